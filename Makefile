@@ -216,7 +216,7 @@ rtl-test:
 	$(CARGO) test --locked --quiet --workspace --manifest-path $(RTL)/Cargo.toml --features ferroce-rtl-harness/build
 
 rtl-lint:
-	@.ci/install-packages verilator yosys
+	@.ci/install-packages verilator yosys python3-venv
 	@$(RTL)/lint
 
 rtl-synth:

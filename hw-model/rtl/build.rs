@@ -44,6 +44,10 @@ fn main() {
         module("send_engine", &[]),
         module("pcie_requester", &[("LOG_TAGS", 4)]),
         module("dma_read", &[]),
+        module("dma_write", &[]),
+        module("registers", &[]),
+        module("msix_table", &[]),
+        module("command_memory", &[]),
         module("number_table", &[("BITS", 4), ("FIRST", 2)]),
     ];
     modules("ferroce_rtl", sources, &all);

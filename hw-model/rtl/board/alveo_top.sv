@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The card on an Alveo-class board (U250, U55C): PCIe gen3 x16 and one 100G port. An example: lint
 // checks it, but no vendor tool has built it. Pins, clocks and placement are in the board's
 // constraints.
@@ -74,7 +77,7 @@ module alveo_top #(
     always_ff @(posedge clk) {link_up, link_meta} <= {link_meta, mac_aligned};
 
     // ------------------------------------------------------------------------------------------ card
-    logic         tx_valid, tx_ready, tx_last, rx_valid, rx_last;
+    logic         tx_valid, tx_ready, tx_last, rx_valid, rx_last, rx_error;
     logic [511:0] tx_data, rx_data;
     logic [6:0]   tx_bytes, rx_bytes;
     /* verilator lint_off PINCONNECTEMPTY */   // outputs for simulations only
@@ -86,14 +89,14 @@ module alveo_top #(
         .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
         .dma_line_tag, .dma_line, .dma_write_valid, .dma_write_ready, .dma_write_error(1'b0), .dma_write_iova,
         .dma_write_line, .dma_write_strobe, .dma_write_message(), .dma_write_vector(), .tx_valid, .tx_ready, .tx_data,
-        .tx_bytes, .tx_last, .rx_valid, .rx_data, .rx_bytes, .rx_last, .rx_room(), .gid_valid(), .gid_index(), .gid(),
+        .tx_bytes, .tx_last, .rx_valid, .rx_data, .rx_bytes, .rx_last, .rx_error, .rx_room(), .gid_valid(), .gid_index(), .gid(),
         .begins_valid(), .begins_qpn()
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
     // ------------------------------------------------------------------------------------------- MAC
     logic         mac_clk, mac_tx_reset, mac_rx_reset;
-    logic         mac_tx_valid, mac_tx_ready, mac_tx_last, mac_rx_valid, mac_rx_last;
+    logic         mac_tx_valid, mac_tx_ready, mac_tx_last, mac_rx_valid, mac_rx_last, mac_rx_error;
     logic [511:0] mac_tx_data, mac_rx_data;
     logic [63:0]  tx_keep, rx_keep, mac_tx_keep, mac_rx_keep;
     assign tx_keep = 64'hffff_ffff_ffff_ffff >> (7'd64 - tx_bytes);
@@ -107,22 +110,26 @@ module alveo_top #(
         .gt_txusrclk2(mac_clk), .usr_tx_reset(mac_tx_reset), .usr_rx_reset(mac_rx_reset),
         .stat_rx_aligned(mac_aligned), .tx_axis_tdata(mac_tx_data), .tx_axis_tkeep(mac_tx_keep),
         .tx_axis_tlast(mac_tx_last), .tx_axis_tvalid(mac_tx_valid && !mac_tx_reset), .tx_axis_tready(mac_tx_ready),
+        .tx_axis_tuser(1'b0),
         .rx_axis_tdata(mac_rx_data), .rx_axis_tkeep(mac_rx_keep), .rx_axis_tlast(mac_rx_last),
-        .rx_axis_tvalid(mac_rx_valid)
+        .rx_axis_tuser(mac_rx_error), .rx_axis_tvalid(mac_rx_valid)
     );
+    /* verilator lint_off PINCONNECTEMPTY */   // no user signal to the MAC; never full from it
     xpm_fifo_axis tx_fifo (
         .s_aclk(clk), .s_aresetn(!rst), .m_aclk(mac_clk), .s_axis_tdata(tx_data), .s_axis_tkeep(tx_keep),
-        .s_axis_tlast(tx_last), .s_axis_tvalid(tx_valid), .s_axis_tready(tx_ready), .m_axis_tdata(mac_tx_data),
-        .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last), .m_axis_tvalid(mac_tx_valid),
-        .m_axis_tready(mac_tx_ready)
+        .s_axis_tlast(tx_last), .s_axis_tuser(1'b0), .s_axis_tvalid(tx_valid), .s_axis_tready(tx_ready),
+        .m_axis_tdata(mac_tx_data), .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last), .m_axis_tuser(),
+        .m_axis_tvalid(mac_tx_valid), .m_axis_tready(mac_tx_ready)
     );
     // The card takes each beat. The FIFO is never full, because the card's side has a higher rate.
-    /* verilator lint_off PINCONNECTEMPTY */   // never full
     xpm_fifo_axis #(.PACKET_FIFO("false")) rx_fifo (
         .s_aclk(mac_clk), .s_aresetn(!mac_rx_reset), .m_aclk(clk), .s_axis_tdata(mac_rx_data),
-        .s_axis_tkeep(mac_rx_keep), .s_axis_tlast(mac_rx_last), .s_axis_tvalid(mac_rx_valid), .s_axis_tready(),
-        .m_axis_tdata(rx_data), .m_axis_tkeep(rx_keep), .m_axis_tlast(rx_last), .m_axis_tvalid(rx_valid),
+        .s_axis_tkeep(mac_rx_keep), .s_axis_tlast(mac_rx_last), .s_axis_tuser(mac_rx_error),
+        .s_axis_tvalid(mac_rx_valid), .s_axis_tready(), .m_axis_tdata(rx_data), .m_axis_tkeep(rx_keep),
+        .m_axis_tlast(rx_last), .m_axis_tuser(rx_error), .m_axis_tvalid(rx_valid),
         .m_axis_tready(1'b1)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // For lint only: the ports of the vendor's blocks on an Alveo-class board, as alveo_top uses them.
 // The vendor's IP gets these names when it is generated in the board's project. pcie_completer is not
 // written yet (docs/src/board.md).
@@ -64,9 +67,11 @@ module cmac_usplus_0 (
     input  logic         tx_axis_tlast,
     input  logic         tx_axis_tvalid,
     output logic         tx_axis_tready,
+    input  logic         tx_axis_tuser,        // the frame is broken off
     output logic [511:0] rx_axis_tdata,
     output logic [63:0]  rx_axis_tkeep,
     output logic         rx_axis_tlast,
+    output logic         rx_axis_tuser,        // with the last beat: wrong FCS, or another damage
     output logic         rx_axis_tvalid
 );
 endmodule
@@ -77,7 +82,8 @@ module xpm_fifo_axis #(
     parameter CLOCKING_MODE = "independent_clock",
     parameter PACKET_FIFO = "true",
     parameter int FIFO_DEPTH = 512,
-    parameter int TDATA_WIDTH = 512
+    parameter int TDATA_WIDTH = 512,
+    parameter int TUSER_WIDTH = 1
 ) (
     input  logic         s_aclk,
     input  logic         s_aresetn,
@@ -85,11 +91,13 @@ module xpm_fifo_axis #(
     input  logic [511:0] s_axis_tdata,
     input  logic [63:0]  s_axis_tkeep,
     input  logic         s_axis_tlast,
+    input  logic [TUSER_WIDTH-1:0] s_axis_tuser,
     input  logic         s_axis_tvalid,
     output logic         s_axis_tready,
     output logic [511:0] m_axis_tdata,
     output logic [63:0]  m_axis_tkeep,
     output logic         m_axis_tlast,
+    output logic [TUSER_WIDTH-1:0] m_axis_tuser,
     output logic         m_axis_tvalid,
     input  logic         m_axis_tready
 );
@@ -135,3 +143,5 @@ module pcie_completer (
     output logic [63:0]  doorbell_value
 );
 endmodule
+
+`default_nettype wire

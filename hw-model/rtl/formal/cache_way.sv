@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Goal: the choice of a way has the properties that the cache relies on. Method: all sets of three
 // ways (a counter of two bits does not wrap at three by itself), and three consecutive replacements.
 module proof (
@@ -27,3 +30,5 @@ module proof (
         assert (way0 != way1 && way1 != way2 && way0 != way2);
     end
 endmodule
+
+`default_nettype wire

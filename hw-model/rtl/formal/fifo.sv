@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Goal: words leave unchanged, in order, each once. Method: the solver chooses a position in the
 // sequence of all words, and the word that enters there must leave there. There are enough steps for
 // the indices to wrap.
@@ -42,3 +45,5 @@ module proof (
         end
     end
 endmodule
+
+`default_nettype wire

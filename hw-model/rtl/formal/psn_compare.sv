@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Goal: PSNs are ordered circularly. Method: all pairs, and all pairs shifted.
 module proof (
     input logic        clk,
@@ -26,3 +29,5 @@ module proof (
         if (behind && distance != 24'h80_0000) assert (ahead2);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // First in, first out, in a block RAM: one clock, 2^LOG_DEPTH words and a registered read.
 //
 // Ports: s_* takes a word, m_* gives the oldest one, both with ready and valid, as in fifo. A word is
@@ -40,3 +43,5 @@ module block_fifo #(
         end
     end
 endmodule
+
+`default_nettype wire

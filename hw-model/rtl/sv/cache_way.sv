@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Chooses the way of a set for a look-up: the way that holds the entry, otherwise an empty one,
 // otherwise the next one (round robin).
 //
@@ -32,3 +35,5 @@ module cache_way #(
     assign replaces = !hit && &valid;
     assign way = hit ? matching : &valid ? next_victim : empty;
 endmodule
+
+`default_nettype wire

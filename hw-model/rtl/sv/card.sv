@@ -1,9 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The card: a RoCEv2 NIC with the registers, commands and queues of the contract. Wiring; CARD.md has
 // the picture.
 //
 // Ports: `now_ns` (the clock register), `timer_ns` (protocol timers), `mac`, `link_up` and the first
 // QPN are the board's. write_* and read_* are accesses to
-// BAR0, doorbell_* writes to BAR2, dma_* lines of host memory, tx_* and rx_* frames without FCS.
+// BAR0, doorbell_* writes to BAR2, dma_* lines of host memory, tx_* and rx_* frames without FCS;
+// `rx_error` with the last beat: the MAC has found the frame damaged.
 // fail_injected and hang_commands are faults for tests. `quiet`: the card is idle, and stays idle
 // until an input changes or until `deadline_ns`, if `deadline_valid`. gid_* and begins_* report to a
 // simulated network which address the card has, and which QP can receive.
@@ -63,6 +67,7 @@ module card (
     input  logic [511:0] rx_data,
     input  logic [6:0]   rx_bytes,
     input  logic         rx_last,
+    input  logic         rx_error,
     output logic         rx_room,
 
     output logic         gid_valid,
@@ -165,9 +170,11 @@ module card (
     logic [GID_READERS*16-1:0]  vlans;     // the engines use the path's VLAN
     wire unused_macs = &{1'b0, macs, vlans};
     card_pkg::address_t address;
+    logic [card_pkg::GIDS*128-1:0] all_gids;
+    logic [card_pkg::GIDS*48-1:0]  all_macs;
     gid_table #(.READERS(GID_READERS)) addresses (
         .clk, .rst(reset), .write_valid(gid_valid), .write_index(gid_index), .write_address(address),
-        .index(gid_indices), .gid(gids), .mac(macs), .vlan(vlans)
+        .index(gid_indices), .gid(gids), .mac(macs), .vlan(vlans), .all_gids, .all_macs
     );
     assign gid = address.gid;
     assign gid_index = gid_indices[4*GID_COMMAND +: 4];
@@ -340,8 +347,8 @@ module card (
     card_pkg::frame_counts_t frame_count;
     logic                 rx_idle;
     rx_buffer receive_buffer (
-        .clk, .rst(reset), .rx_valid, .rx({rx_data, rx_bytes, rx_last}), .packet_valid(rx_packet_valid),
-        .packet_ready(rx_packet_ready), .packet(rx_packet), .payload_valid, .payload_ready, .payload,
+        .clk, .rst(reset), .rx_valid, .rx({rx_data, rx_bytes, rx_last}), .rx_error, .mac, .gids(all_gids),
+        .gid_macs(all_macs), .packet_valid(rx_packet_valid), .packet_ready(rx_packet_ready), .packet(rx_packet), .payload_valid, .payload_ready, .payload,
         .count(frame_count), .idle(rx_idle)
     );
     rx_credits credits (
@@ -515,3 +522,5 @@ module card (
     assign quiet = !reset && !event_doorbell_valid && !message_valid && !interrupt_valid && event_turns_idle && events_idle
                 && (stopped || (host_idle && datapath_idle));
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Commands on CQs: CREATE_CQ, QUERY_CQ, DESTROY_CQ, MODIFY_CQ. Also counts the QPs that use each CQ.
 //
 // Ports: start .. answer as in command_queue; control_* goes to completion_writer, which holds the
@@ -163,3 +166,5 @@ module command_completion_queue (
         if (!rst && user_valid) assert (!is_taken && exists[user_cqn]);
     end
 endmodule
+
+`default_nettype wire

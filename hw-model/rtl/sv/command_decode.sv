@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Decodes an opcode: whether the card has the command, the bytes of its mailboxes, and the part of
 // the engine that executes it: `part` is the kind of object, bits 6:4 of the opcode. Combinational.
 module command_decode (
@@ -37,3 +40,5 @@ module command_decode (
         endcase
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Commands on the function: NOP, QUERY_DEVICE, SET_CONTEXT_TABLES, SET_ADDRESS, QUERY_ADDRESS.
 //
 // Ports: start .. answer as in command_queue. log_* are the sizes of the context tables, zero before
@@ -164,3 +167,5 @@ module command_device (
         end
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The command engine: command_queue and the parts that execute, one for each kind of object.
 //
 // Ports: the parts' ports, and control_* of the blocks that hold contexts: eq_* (event_writer), cq_*
@@ -139,7 +142,9 @@ module command_engine (
         .slot(cq_slot)
     );
 
-    logic          qp_done, qp_slot_valid;
+    logic          qp_done, qp_slot_valid, qp_drains, command_asks, watch_asks;
+    logic [7:0]    watched_qp;
+    card_pkg::control_t qp_control;
     card_pkg::outcome_t qp_outcome;
     logic [2047:0] qp_answer;
     command_queue_pair queue_pair (
@@ -152,9 +157,6 @@ module command_engine (
         .requester_ready(requester_ready && !watch_asks), .responder_valid, .responder_ready, .control(qp_control),
         .send_query, .receive_query
     );
-    logic       qp_drains, command_asks, watch_asks;
-    logic [7:0] watched_qp;
-    card_pkg::control_t qp_control;
     drain_watch drains (
         .clk, .rst, .qpn_base, .begins(qp_drains), .ends(qp_write), .index(qp_index), .fail_valid, .fail_qp,
         .progress, .is_busy(command_asks), .ask_valid(watch_asks), .ask_ready(requester_ready), .ask_qp(watched_qp),
@@ -214,3 +216,5 @@ module command_engine (
         endcase
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Commands on event queues: CREATE_EQ, QUERY_EQ, DESTROY_EQ, MODIFY_EQ.
 //
 // Ports: start .. answer as in command_queue; control_* goes to event_writer, which holds the
@@ -95,3 +98,5 @@ module command_event_queue (
         end
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Commands on memory regions: CREATE_MR, QUERY_MR, DESTROY_MR, MODIFY_MR.
 //
 // Ports: start .. answer as in command_queue. entry_* is the control side of memory_unit: entry_ready
@@ -213,3 +216,5 @@ module command_memory (
         if (rst) step <= IDLE;
     end
 endmodule
+
+`default_nettype wire

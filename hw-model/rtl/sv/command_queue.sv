@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The command queue: fetches entries, checks and reads input mailboxes, lets command_engine's parts
 // execute, writes output mailboxes and completions. One command at a time.
 //
@@ -178,3 +181,5 @@ module command_queue #(
         if (!rst && done) assert (step == RUN);
     end
 endmodule
+
+`default_nettype wire

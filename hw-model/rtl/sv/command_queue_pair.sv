@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Commands on QPs: CREATE_QP, QUERY_QP, DESTROY_QP, MODIFY_QP.
 //
 // Ports: start .. answer as in command_queue; `mail` is the QpContext; for MODIFY_QP, `head` is the
@@ -75,6 +78,11 @@ module command_queue_pair (
     logic [31:0]           created_at, modified_at;
     card_pkg::qp_t         fresh, changed, stored;
     logic [2047:0]         composed;
+    // For QUERY_QP: what is stored here, and the requester's answer.
+    logic [63:0]           slot_pair;
+    logic [31:0]           rate, send_producer, send_fetched;
+    logic [23:0]           send_psn, unacknowledged_psn;
+    logic                  is_drained;
     qp_create creation (
         .context_(mail), .cq_exists, .status(created), .syndrome(created_at), .fresh, .slot_send, .slot_receive
     );
@@ -86,11 +94,11 @@ module command_queue_pair (
         .send_query({send_psn, unacknowledged_psn, send_producer, send_fetched, is_drained}), .receive_query,
         .context_(composed)
     );
-    // For QUERY_QP only.
     logic [63:0] slots [1 << BITS];
     logic [31:0] rates [1 << BITS];
-    logic [63:0] slot_pair;
-    logic [31:0] rate;
+    logic        rate_valid;
+    assign rate_valid = step == WRITE
+                     && (is_create || (is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_PATH_LSB]));
     always_ff @(posedge clk) begin
         if (slot_valid) slots[index] <= mail[8*ferroce_pkg::QP_CONTEXT_SEND_DOORBELL_SLOT_OFFSET +: 64];
         slot_pair <= slots[index];
@@ -99,9 +107,6 @@ module command_queue_pair (
         if (rate_valid) rates[index] <= is_create ? '0 : mail[RATE_AT +: 32];
         rate <= rates[index];
     end
-    logic rate_valid;
-    assign rate_valid = step == WRITE
-                     && (is_create || (is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_PATH_LSB]));
 
     // --------------------------------------------------------------------------------------- numbers
     logic            is_numbered, is_given;
@@ -165,9 +170,6 @@ module command_queue_pair (
     assign result = is_create ? {40'b0, qpn_base, index} : '0;
 
     // ----------------------------------------------------------------------------------- the machine
-    logic [23:0] send_psn, unacknowledged_psn;
-    logic [31:0] send_producer, send_fetched;
-    logic        is_drained;
     always_ff @(posedge clk) begin
         case (step)
             IDLE: begin
@@ -233,3 +235,5 @@ module command_queue_pair (
         if (!rst && slot_valid) assert (!qp.exists && free_number == index);
     end
 endmodule
+
+`default_nettype wire

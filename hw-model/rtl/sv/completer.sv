@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The completer: handles answers, and missing answers, of the requests that were begun (contract,
 // chapter 14; IBTA vol 1, 9.7.5 and 9.7.6).
 //
@@ -194,16 +197,16 @@ module completer (
     logic [3:0] segment_number;
     card_pkg::segment_t segment;
     assign decode_begin = step == FETCH;
+    // WQEs of requests that were begun: the card's.
+    logic resets, reads_ahead, lines_idle;
+    assign resets = job == RESET && step == DECIDE;
+    assign reads_ahead = job == ANSWER && step != INIT && step != IDLE && step != LOAD && step != LOADED;
     wqe_decode decode (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
         .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
         .ahead_block(sent.fetched), .lines_idle, .read, .read_ready, .line, .wqe, .segment_number, .segment
     );
-    // WQEs of requests that were begun: the card's.
-    logic resets, reads_ahead, lines_idle;
-    assign resets = job == RESET && step == DECIDE;
-    assign reads_ahead = job == ANSWER && step != INIT && step != IDLE && step != LOAD && step != LOADED;
     assign is_same = wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && wqe.length == h.length && !wqe.is_inline
                   && wqe.opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
 
@@ -541,3 +544,5 @@ module completer (
         if (!rst && step == HEAD && job != FLUSH && !is_empty) assert (count <= in_flight);
     end
 endmodule
+
+`default_nettype wire

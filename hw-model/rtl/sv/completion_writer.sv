@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Completion queues: writes CQEs into their rings, and raises the event of a CQ that is armed. One
 // request at a time, round robin: control, arming, completions of two engines, due moderation.
 //
@@ -72,6 +75,22 @@ module completion_writer (
     logic [63:0]            deadline;      // of its event, if it is moderated
     logic                   exists, has_event, has_record;
 
+    // The fields that CREATE and MODIFY use.
+    ferroce_pkg::cq_context_t asked;
+    wire unused_asked = &{1'b0, asked};
+    ferroce_pkg::cq_context_t created;
+    assign asked = control_context;
+    always_comb begin
+        created = '0;
+        created.base = asked.base;
+        created.consumer_record = asked.consumer_record;
+        created.log_size = asked.log_size;
+        created.eqn = asked.eqn;
+        created.doorbell_slot = asked.doorbell_slot;
+        created.moderation_count = asked.moderation_count;
+        created.moderation_us = asked.moderation_us;
+    end
+
     // --------------------------------------------------------------------------------- the contexts
     logic                     loaded_exists;
     ferroce_pkg::cq_context_t loaded;
@@ -124,6 +143,13 @@ module completion_writer (
     end
 
     // --------------------------------------------------------------------------------------- the CQE
+    logic [31:0] lap;                      // only its lowest bit
+    logic [63:0] place;                    // 32 bytes aligned
+    wire unused_lap = &{1'b0, lap, place};
+    logic [31:0] slot;
+    assign lap = cq.producer >> cq.log_size[4:0];
+    assign slot = cq.producer & ((32'd1 << cq.log_size[4:0]) - 32'd1);
+    assign place = cq.base + {27'b0, slot, 5'b0};
     ferroce_pkg::cqe_word_t word;
     ferroce_pkg::cqe_t      cqe;
     always_comb begin
@@ -143,13 +169,6 @@ module completion_writer (
         cqe.timestamp = now_ns;
         cqe.word = word;
     end
-    logic [31:0] lap;                      // only its lowest bit
-    logic [63:0] place;                    // 32 bytes aligned
-    wire unused_lap = &{1'b0, lap, place};
-    logic [31:0] slot;
-    assign lap = cq.producer >> cq.log_size[4:0];
-    assign slot = cq.producer & ((32'd1 << cq.log_size[4:0]) - 32'd1);
-    assign place = cq.base + {27'b0, slot, 5'b0};
 
     assign read.valid = step == READ;
     assign read.index = '0;
@@ -341,22 +360,6 @@ module completion_writer (
         end
     end
 
-    // The fields that CREATE and MODIFY use.
-    ferroce_pkg::cq_context_t asked;
-    wire unused_asked = &{1'b0, asked};
-    ferroce_pkg::cq_context_t created;
-    assign asked = control_context;
-    always_comb begin
-        created = '0;
-        created.base = asked.base;
-        created.consumer_record = asked.consumer_record;
-        created.log_size = asked.log_size;
-        created.eqn = asked.eqn;
-        created.doorbell_slot = asked.doorbell_slot;
-        created.moderation_count = asked.moderation_count;
-        created.moderation_us = asked.moderation_us;
-    end
-
     always_ff @(posedge clk) begin
         if (!rst && line.valid) assert (line.index == '0);   // one read at a time
         if (!rst && step == CHECK && kind == REQUESTER) assert (requester_completion_valid);
@@ -364,3 +367,5 @@ module completion_writer (
         if (!rst && step == STORE && exists) assert (cq.log_size < 8'd32 && cq.base[5:0] == 6'd0);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Contexts of queues on the chip: a RAM with a registered read, and a bit for each existing queue.
 //
 // Ports: `word` and `exists` belong to `index` of the previous cycle. `write` replaces the context of
@@ -28,3 +31,5 @@ module context_table #(
         if (rst) created <= '0;
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The counters of the contract: 64 bits each, by their number.
 //
 // Ports: a pulse in `count` adds the element of `amounts` with the same number, which is one unless
@@ -25,3 +28,5 @@ module counters #(
     end
     assign counter = counter_index < 8'(COUNT) ? values[{counter_index[6:0], 6'b0} +: 64] : '0;
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // CRC-32 of Ethernet (reflected) of 64 bytes, from the state zero: 32 parities of 512 bits.
 //
 // Ports: byte i of the beat is data[8*i +: 8], byte 0 first. Combinational.
@@ -26,3 +29,5 @@ module crc32_512 (
         assign crc[j] = ^(data & ROW);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Reverts zero bytes of a CRC-32 of Ethernet (reflected): computes the state before BYTES zero bytes
 // from the state after them.
 //
@@ -30,3 +33,5 @@ module crc32_unshift #(
             if (state[i]) earlier ^= COLUMNS[32*i +: 32];
     end
 endmodule
+
+`default_nettype wire

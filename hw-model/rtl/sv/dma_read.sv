@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // DMA reads of whole lines, of several clients.
 //
 // Ports: client n has bit n of read_valid and read_ready, its IOVA and the index of the line among
@@ -87,3 +90,5 @@ module dma_read #(
         if (!rst && dma_read_valid) assert (out[epoch] != '1);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Posted writes of several clients: DMA writes of parts of a line, and MSI-X messages, in the order
 // in which they were taken.
 //
@@ -55,7 +58,8 @@ module dma_write #(
             if (stopped && n != LAST) wants[n] = 1'b0;
     end
     turns #(.CLIENTS(CLIENTS + 1)) arbiter (.clk, .rst(reset || stopped), .wants, .taken, .chosen, .is_any);
-    assign dma_write_valid = is_any && !reset;
+    // The arbiter may still hold the turn of a client that stopped.
+    assign dma_write_valid = is_any && wants[chosen] && !reset;
     assign taken = dma_write_valid && dma_write_ready;
     assign write_error = dma_write_error;
     assign message_ready = taken && dma_write_message;
@@ -85,3 +89,5 @@ module dma_write #(
             end
     end
 endmodule
+
+`default_nettype wire

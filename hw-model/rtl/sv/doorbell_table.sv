@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Doorbells: checks a write to BAR2, and passes it to the engine of its queue.
 //
 // Ports: doorbell_* is a write of 8 bytes to a slot. slot_*: the command engine sets the slots of a
@@ -133,3 +136,5 @@ module doorbell_table (
         if (!rst && step == GIVE) assert (next_valid);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Draining send queues: raises SEND_QUEUE_DRAINED when a QP that went to SQD and requested the event
 // has no request left.
 //
@@ -80,3 +83,5 @@ module drain_watch (
         end
     end
 endmodule
+
+`default_nettype wire

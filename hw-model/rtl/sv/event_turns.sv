@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Passes events of several sources to event_writer in round-robin order, and the event that reports
 // that the function has stopped.
 //
@@ -44,3 +47,5 @@ module event_turns #(
         if (rst) has_stopped <= 1'b0;
     end
 endmodule
+
+`default_nettype wire

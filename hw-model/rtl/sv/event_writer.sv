@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Event queues: writes EQEs into their rings, and interrupts for a queue that is armed.
 //
 // Ports: control_* is the command engine's, done with ready: CREATE (`control_context` begins with an
@@ -61,9 +64,24 @@ module event_writer #(
 
     logic [3:0]               eqn;
     card_pkg::event_t         entry;
+    logic [23:0]              entry_consumer; // of a doorbell
+    logic                     entry_arm;
     ferroce_pkg::eq_context_t eq;          // with what the request changes
     logic [63:0]              next_ns;     // its next interrupt may come then
     logic                     exists;
+
+    // The fields that CREATE and MODIFY use.
+    ferroce_pkg::eq_context_t asked;
+    wire unused_asked = &{1'b0, asked};
+    ferroce_pkg::eq_context_t created;
+    assign asked = control_context[255:0];
+    always_comb begin
+        created = '0;
+        created.base = asked.base;
+        created.log_size = asked.log_size;
+        created.vector_ = asked.vector_;
+        created.moderation_us = asked.moderation_us;
+    end
 
     // --------------------------------------------------------------------------------- the contexts
     logic                     loaded_exists;
@@ -89,14 +107,13 @@ module event_writer #(
     /* verilator lint_on PINCONNECTEMPTY */
     // A pass takes each parked event once; events of `pass_eqn` are written if there is room, all
     // others are parked again, in the same order.
-    logic [15:0]         has_parked;
+    logic [15:0]         has_parked, rung; // EQs with parked events, with a doorbell
     logic [3:0]          pass_eqn;
     logic [LOG_PARKED:0] parked_count, pass_left;
     assign takes_parked = step == IDLE && pass_left != '0;
     assign takes_new = step == IDLE && pass_left == '0 && !control_valid && rung == '0;
 
     // ------------------------------------------------------------------- the newest doorbell of each
-    logic [15:0] rung;
     logic [15:0] rung_arm;
     logic [23:0] rung_consumer [16];
     logic [3:0]  first_rung;
@@ -125,9 +142,6 @@ module event_writer #(
     assign waiting = eq.producer - eq.consumer;
     assign is_full = waiting >= 32'd1 << eq.log_size[4:0];
     assign behind = eq.producer[23:0] - entry_consumer;
-
-    logic [23:0] entry_consumer;
-    logic        entry_arm;
 
     // --------------------------------------------------------------------------------------- the EQE
     ferroce_pkg::eqe_word_t word;
@@ -309,22 +323,11 @@ module event_writer #(
         end
     end
 
-    // The fields that CREATE and MODIFY use.
-    ferroce_pkg::eq_context_t asked;
-    wire unused_asked = &{1'b0, asked};
-    ferroce_pkg::eq_context_t created;
-    assign asked = control_context[255:0];
-    always_comb begin
-        created = '0;
-        created.base = asked.base;
-        created.log_size = asked.log_size;
-        created.vector_ = asked.vector_;
-        created.moderation_us = asked.moderation_us;
-    end
-
     always_ff @(posedge clk) begin
         if (!rst && step == STORE && exists) assert (eq.log_size < 8'd32 && eq.base[5:0] == 6'd0);
         if (!rst && step == PARK && kind == PARKED) assert (park_ready);
         if (!rst && step == WRITE && kind == NEW) assert (!has_parked[eqn]);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // First in, first out: one clock, 2^LOG_DEPTH words.
 //
 // Ports: s_* takes a word, m_* gives the oldest one, both with ready and valid. A word that was taken
@@ -38,3 +41,5 @@ module fifo #(
         end
     end
 endmodule
+
+`default_nettype wire

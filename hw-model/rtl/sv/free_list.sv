@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Free numbers: FIRST to `capacity` - 1 after a reset. The number that was free for longest is
 // allocated next, so that a late access to an old object finds none.
 //
@@ -42,3 +45,5 @@ module free_list #(
         if (!rst && give_valid) assert (producer != {!consumer[BITS], consumer[BITS-1:0]});
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Gathers the payload of packets from host memory: converts pieces at any address and of any length
 // to beats of 64 bytes, packed and aligned to byte 0.
 //
@@ -103,3 +106,5 @@ module gather #(
     end
     assign idle = reads_idle && !valid1 && !rest && !payload_valid;
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Requests the lines of pieces, up to 2^LOG_LINES ahead, and returns them in order: each line with
 // the place of the bytes that belong to the piece.
 //
@@ -121,3 +124,5 @@ module gather_read #(
         if (!rst && piece_valid) assert ({19'b0, piece.bytes} <= card_pkg::MAX_PIECE_BYTES);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Computes the ICRC of passing frames, and writes it after the padding: one 64-byte beat per cycle,
 // six stages.
 //
@@ -126,3 +129,5 @@ module icrc_insert (
         if (!rst && m_valid && m.last) assert (!is_carried);
     end
 endmodule
+
+`default_nettype wire

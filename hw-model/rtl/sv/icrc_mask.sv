@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Masks one 64-byte beat of a frame for the ICRC of RoCEv2 (IBTA annex A17): keeps the bytes from the
 // IP header up to the ICRC, with ones in fields that the network may change.
 //
@@ -56,3 +59,5 @@ module icrc_mask (
         end
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // A set-associative cache of a table of 64-byte entries in host memory: the cache of MPT and MTT. One
 // request at a time; replacement is round robin within a set.
 //
@@ -251,3 +254,5 @@ module line_cache #(
         if (!rst && step == PUT) assert ({1'b0, way} < WAYS[LOG_WAYS:0]);
     end
 endmodule
+
+`default_nettype wire

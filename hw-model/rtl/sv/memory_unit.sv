@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Access to registered memory: protection (mpt), then translation page by page (mtt). Handles ranges
 // of four clients in round-robin order; while one is translated, the next one is checked.
 //
@@ -157,3 +160,5 @@ module memory_unit #(
         if (!rst && entry_valid && entry_ready) assert (entry.op != OP_CHECK);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Second half of memory_unit: converts a checked range of a region to pieces, page by page through
 // mtt.
 //
@@ -130,3 +133,5 @@ module memory_walk #(
         if (!rst && (table_valid || drop_valid)) assert (step == IDLE);
     end
 endmodule
+
+`default_nettype wire

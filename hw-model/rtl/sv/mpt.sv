@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Memory protection table: key to region, with protection domain, rights and bounds, through a cache
 // in front of the table in host memory. One request at a time.
 //
@@ -172,3 +175,5 @@ module mpt #(
         if (!rst && cache_valid && op != OP_TABLE) assert ({1'b0, key[31:KEY_VARIANT_BITS]} < entries);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // MSI-X table and pending bits (PCIe base specification, 7.7.2): an unmasked vector's message is a
 // posted write; a masked vector's message stays pending.
 //
@@ -97,3 +100,5 @@ module msix_table (
     assign message_address = addresses[message_vector];
     assign message_data = data[message_vector];
 endmodule
+
+`default_nettype wire

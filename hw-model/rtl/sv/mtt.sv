@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Memory translation table: virtual address in a region to IOVA, page by page, through a cache of
 // lines of eight TranslationEntry in front of the table in host memory. One request at a time.
 //
@@ -108,15 +111,14 @@ module mtt #(
         endcase
         in_page = position & page_mask;
     end
-    // Pages are aligned to their size: an OR, no adder.
-    assign entry_page = {entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} & ~page_mask;
-
     logic [63:0] entry;                   // its reserved bits
     logic [ENTRY_BITS:0] last_dropped;    // its place in its line
     wire unused_entry = &{1'b0, entry, last_dropped};
     logic [LINE_BITS-1:0] lines_dropped;  // but the last
     logic is_outside;
     assign entry = cached_line[{entry_number, 6'b0} +: 64];
+    // Pages are aligned to their size: an OR, no adder.
+    assign entry_page = {entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} & ~page_mask;
     assign last_dropped = behind - 1'b1;
     assign lines_dropped = last_dropped[LOG_MAX_ENTRIES-1:3] - first[LOG_MAX_ENTRIES-1:3];
     assign is_outside = index[63:ENTRY_BITS] != '0 || index[ENTRY_BITS-1:0] >= entries;
@@ -211,3 +213,5 @@ module mtt #(
         if (!rst && s_valid && s_ready) assert (s_address >= s_start);
     end
 endmodule
+
+`default_nettype wire

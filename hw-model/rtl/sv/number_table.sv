@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Allocates the numbers FIRST to `capacity` - 1 of a context table. Either software chooses a number,
 // or the card uses the next free one after the last allocated number, so that a late access to an old
 // object finds none for as long as possible.
@@ -91,3 +94,5 @@ module number_table #(
         if (!rst && give_valid) assert (step == IDLE);
     end
 endmodule
+
+`default_nettype wire

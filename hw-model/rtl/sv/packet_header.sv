@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Headers of a RoCEv2 packet as bytes: Ethernet, IPv4 or IPv6, UDP, BTH, RETH or AETH, ImmDt or IETH.
 // Three stages, one packet per cycle.
 //
@@ -190,3 +193,5 @@ module packet_header (
         if (!rst && m_valid) assert (m_length[1:0] == 2'd2);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Buffers the pieces of packets: none leaves before its packet is complete.
 //
 // Ports: s_* takes pieces; `commit` releases the pieces taken so far to m_*, `rollback` drops the
@@ -47,3 +50,5 @@ module packet_pieces #(
         if (!rst && (commit || rollback)) assert (!s_valid);
     end
 endmodule
+
+`default_nettype wire

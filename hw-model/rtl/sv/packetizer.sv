@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Converts packets to frames: headers, payload, padding, ICRC. One 64-byte beat per cycle.
 //
 // Ports: packet_* with `packet_responder` (only passed through); payload_* is the payload of the
@@ -148,3 +151,5 @@ module packetizer (
         if (!rst && header_valid) assert (header_bytes >= 7'd54 && header_bytes <= 7'd98);
     end
 endmodule
+
+`default_nettype wire

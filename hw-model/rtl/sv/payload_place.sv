@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Finds the places for the payload of one packet: a remote range (WRITE), or the segments of a
 // receive WQE from an offset on (SEND). Each range goes through memory_unit, and its pieces go to
 // scatter.
@@ -116,3 +119,5 @@ module payload_place (
         if (!rst && step == PUT) assert (piece.bytes <= part && part <= left);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Converts the card's lines to PCIe requests, on the 512-bit AXI4-Streams of AMD's hard blocks (RQ
 // and RC of UltraScale+ PG213 and Versal PG343: dword-aligned, not straddled, user-managed tags).
 //
@@ -139,7 +142,7 @@ module pcie_requester #(
     logic [415:0]           begun;
     logic                   is_bad, ends_request, has_known_tag;
     assign rc_ready = 1'b1;
-    assign has_known_tag = rc_data[71:64] >> LOG_TAGS == '0;
+    assign has_known_tag = {1'b0, rc_data[71:64]} >> LOG_TAGS == '0;
     // Error code, status, poisoned, a length other than a line's; the last three are errors of this
     // completion.
     assign is_bad = rc_data[15:12] != '0 || rc_data[45:43] != '0 || rc_data[46] || rc_data[42:32] != 11'(DWORDS);
@@ -182,3 +185,5 @@ module pcie_requester #(
         if (takes_write) assert (dma_write_iova[5:0] == '0 && (above & dma_write_strobe) == '0);
     end
 endmodule
+
+`default_nettype wire

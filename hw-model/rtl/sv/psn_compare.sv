@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Compares a PSN with the expected one: PSNs are numbers modulo 2^24; the half of the circle after
 // the expected PSN is new, the other half is old (IBTA vol 1, 9.7.2).
 //
@@ -20,3 +23,5 @@ module psn_compare (
     assign is_ahead = !is_expected && !is_behind;
     assign distance = is_behind ? 24'd0 - ahead : ahead;
 endmodule
+
+`default_nettype wire

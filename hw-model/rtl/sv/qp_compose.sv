@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // QUERY_QP: composes the QpContext of a QP from the attributes set by commands and the engines'
 // answers. Combinational.
 module qp_compose (
@@ -62,3 +65,5 @@ module qp_compose (
     end
     assign context_ = whole;
 endmodule
+
+`default_nettype wire

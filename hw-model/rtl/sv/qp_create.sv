@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // CREATE_QP: checks a QpContext, and extracts the values for qp_table and doorbell_table.
 // Combinational.
 module qp_create (
@@ -60,3 +63,5 @@ module qp_create (
         fresh.log_receive_stride = asked.shape.log_receive_stride[3:0];
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // MODIFY_QP: checks a ModifyQp against the current QP, and computes the new QP. Combinational.
 //
 // Ports: `head` is the header (state, current_state, mask), `context_` the attributes. `gid` is entry
@@ -108,3 +111,5 @@ module qp_modify (
         end
     end
 endmodule
+
+`default_nettype wire

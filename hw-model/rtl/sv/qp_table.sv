@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The QP context table: the attributes of all QPs that MODIFY_QP sets.
 //
 // Ports: reader n gives its part of `index` and has the context in its part of `qps` (a card_pkg::qp_t
@@ -84,3 +87,5 @@ module qp_table #(
         assign qps[QP_BITS*n +: QP_BITS] = {is_there, state, rest};
     end
 endmodule
+
+`default_nettype wire

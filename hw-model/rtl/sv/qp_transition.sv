@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The table of transitions of an RC queue pair, with their required and optional attributes (IBTA vol
 // 1, 10.3.1; chapter 6 of the contract). Combinational.
 module qp_transition (
@@ -61,3 +64,5 @@ module qp_transition (
     assign legal = exists && (mask & ~(needed | optional)) == '0;
     assign complete = exists && (needed & ~mask) == '0;
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // A memory with two ports: one that writes and reads at the same address, and one that reads.
 //
 // Ports: `data` is the word at `at` of the previous cycle, `read_data` the word at `read_at`; a word
@@ -24,3 +27,5 @@ module ram_1rw1r #(
         read_data <= words[read_at];
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // A memory with one write port and one read port.
 //
 // Ports: `read_data` is the word at `read_at` of the previous cycle; a word that is written in that
@@ -20,3 +23,5 @@ module ram_1w1r #(
     end
     always_ff @(posedge clk) read_data <= words[read_at];
 endmodule
+
+`default_nettype wire

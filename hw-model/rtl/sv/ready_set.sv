@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // A set of QPs with work, served round robin: groups of 16 in turn, and in each group its members in
 // turn.
 //
@@ -70,3 +73,5 @@ module ready_set #(
         if (!rst && was_offering) assert (pick_valid && pick_qp == last_qp);
     end
 endmodule
+
+`default_nettype wire

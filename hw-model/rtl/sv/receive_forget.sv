@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Determines when a QP may be forgotten: its answers have left the queue, and all work of any QP that
 // was handed over before that has ended.
 //
@@ -62,3 +65,5 @@ module receive_forget (
         if (rst) {completions, written, is_drained} <= '0;
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Chooses the next job of request_engine, and reads its data: packets take turns with doorbells,
 // commands and the flush of receive WQEs in ERR.
 //
@@ -47,7 +50,7 @@ module receive_jobs (
     assign takes_packet = packet_valid && !(was_packet && waits);
     assign takes_other = !takes_packet && waits;
     always_comb begin
-        takes_doorbell = doorbell_valid && (turn == 2'd0 || !flush_found && (turn == 2'd2 || !control_valid));
+        takes_doorbell = doorbell_valid && (turn == 2'd0 || (!flush_found && (turn == 2'd2 || !control_valid)));
         takes_control = control_valid && !takes_doorbell && (turn != 2'd2 || !flush_found);
         if (takes_packet) chosen_qp = packet.dest_qpn[7:0];
         else if (takes_doorbell) chosen_qp = doorbell.qp;
@@ -95,3 +98,5 @@ module receive_jobs (
         if (rst) flush_pending <= '0;
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Reports the results of a job of request_engine to software: the completion of a receive WQE, an
 // event, and the transition of the QP to ERR.
 //
@@ -111,3 +114,5 @@ module receive_reports (
         end
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Receive WQEs on the chip: one for each QP, from its fetch until the QP takes the next one, and the
 // later ones in the same line.
 //
@@ -38,6 +41,9 @@ module receive_segments #(
 
     typedef enum logic [2:0] {IDLE, CHECK, READ, WAIT, LOOK, LOOKED, MEASURE, DONE} step_t;
     step_t step;
+
+    logic [LOG_LINES:0] asked, arrived, count; // lines of the fetch
+    logic [4:0]         measured;              // segments of it
 
     // -------------------------------------------------------------------------------------- the RAM
     logic [511:0] lines [1 << (LOG_QPS + LOG_LINES)];
@@ -83,8 +89,7 @@ module receive_segments #(
     end
 
     // ------------------------------------------------------------------------------------ the fetch
-    logic [LOG_LINES:0] asked, arrived, count;   // lines
-    logic [4:0]         measured, entry_segments;
+    logic [4:0]         entry_segments;
     logic [32:0]        sum;
     assign count = fetch.log_stride <= 4'd6 ? 3'd1 : 3'd1 << (fetch.log_stride - 4'd6);
     assign entry_segments = 5'd1 << (fetch.log_stride - 4'd4);
@@ -136,3 +141,5 @@ module receive_segments #(
         if (!rst && fetch_valid) assert (fetch.log_stride >= LOG_SEGMENT_BYTES[3:0] && fetch.log_stride <= 4'd8);
     end
 endmodule
+
+`default_nettype wire

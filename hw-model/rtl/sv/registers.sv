@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // BAR0 without the MSI-X table: identity, control and reset, command queue, doorbells of event
 // queues, counters, clock.
 //
@@ -230,3 +233,5 @@ module registers (
         if (!rst && write_valid && write_wide) assert (write_at[2:0] == '0);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Decodes a request packet for the responder: its operation and place in a message, and the checks
 // that need no other block (chapter 14 of the contract; IBTA vol 1, 9.7.4).
 //
@@ -33,7 +36,7 @@ module request_checks (
     assign {is_rc, code} = {opcode[7:5] == 3'd0, opcode[4:0]};
     always_comb begin
         invalidates = is_rc && (code == 5'h16 || code == 5'h17);
-        is_send = is_rc && code <= 5'h05 || invalidates;
+        is_send = (is_rc && code <= 5'h05) || invalidates;
         is_write = is_rc && code >= 5'h06 && code <= 5'h0b;
         is_read = is_rc && code == 5'h0c;
         starts = code == 5'h00 || (code >= 5'h04 && code <= 5'h06) || (code >= 5'h0a && code != 5'h16);
@@ -74,3 +77,5 @@ module request_checks (
     assign full = 24'(before_last >> ({2'd0, path_mtu} + 5'd7));
     assign packets = length == 32'd0 ? 24'd1 : full + 24'd1;
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The receive side of all QPs, and the changes that each step of request_engine makes to the current
 // QP's.
 //
@@ -141,3 +144,5 @@ module request_context (
         endcase
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Checks and executes requests, in the order of chapter 14 of the contract, and handles the other
 // changes of the receive side of a QP: doorbells, commands, the flush of receive WQEs in ERR. One job
 // at a time. Its parts: receive_jobs (which job is next), request_steps (the order of its steps), and
@@ -212,3 +215,5 @@ module request_engine (
         if (!rst && step == card_pkg::AT_FINISH && fails) assert (c.failed);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Handles the memory accesses of a request: the check of a whole message, and the pieces of a
 // packet's payload. The payload of a packet without pieces is dropped.
 //
@@ -92,3 +95,5 @@ module request_memory (
         end
     end
 endmodule
+
+`default_nettype wire

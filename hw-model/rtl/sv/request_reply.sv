@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The answer to a request, for response_engine: an ACK, a NAK, or the responses of a READ.
 //
 // Ports: `step` and the data of the job, as in request_engine. reply_* is handed over in the step
@@ -97,3 +100,5 @@ module request_reply (
         endcase
     end
 endmodule
+
+`default_nettype wire

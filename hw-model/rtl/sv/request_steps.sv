@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The order of the steps of request_engine: determines the next step, and why a request is refused.
 //
 // Ports: the results of the other parts of request_engine in the current step.
@@ -99,3 +102,5 @@ module request_steps (
         if (rst) step <= card_pkg::AT_CLEAR;
     end
 endmodule
+
+`default_nettype wire

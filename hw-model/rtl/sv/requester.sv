@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The requester: takes QPs in turn, begins their WQEs and sends request packets (contract, chapter 14).
 //
 // Ports: control_*, query_*, packet_*, piece_*, request_*, answer_*, gid_*: see CARD.md. pick_* is
@@ -463,3 +466,5 @@ module requester (
         if (!rst && sent_valid) assert (unsent != '0);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The receive side of all QPs: connects request_engine, receive_segments and response_engine, which
 // share the port of qp_table, and the register of events.
 //
@@ -104,6 +107,8 @@ module responder (
     logic        counted_repeats, clear_counts, all_frames_done;
     logic        request_event, request_fails, response_fails, response_fail_ready;
     logic [7:0]  response_fail_qp, handed_packets, sent_packets;
+    logic        queue_valid, queue_ready;
+    card_pkg::completion_t queue_data;
     request_engine requests (
         .clk, .rst, .packet_valid, .packet_ready, .packet, .packet_qp, .done, .place_valid, .place_ready, .place,
         .place_drop, .control_valid, .control_ready, .control, .query, .doorbell_valid, .doorbell_ready, .doorbell,
@@ -138,8 +143,6 @@ module responder (
 
     // A CQE may wait for its payload without delaying the next packets.
     localparam int LOG_COMPLETIONS = 2;
-    logic queue_valid, queue_ready;
-    card_pkg::completion_t queue_data;
     fifo #(.BITS($bits(queue_data)), .LOG_DEPTH(LOG_COMPLETIONS)) completions (
         .clk, .rst, .s_valid(queue_valid), .s_ready(queue_ready), .s_data(queue_data),
         .m_valid(completion_valid), .m_ready(completion_ready), .m_data(completion)
@@ -160,3 +163,5 @@ module responder (
         if (rst) event_valid <= 1'b0;
     end
 endmodule
+
+`default_nettype wire

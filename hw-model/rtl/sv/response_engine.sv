@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Answers of the responder: ACKs, NAKs and READ responses, in the order in which they were queued.
 //
 // Ports: `answer` is queued: an ACK or NAK with its syndrome, or with `answer.reads` the
@@ -92,6 +95,9 @@ module response_engine #(
         IDLE, TAKE, LOOK, JUDGE, WAIT, REQUEST, ANSWER, SEND, NEXT, FAIL, REFUSE, LATE, LATE_JUDGE, END
     } step_t;
     step_t step;
+    logic       is_late, late_valid;       // a failure that transmit has reported
+    logic [7:0] late_qp;
+    logic       may_send, in_error, was_in_error, has_failed;
 
     // ------------------------------------------------------------------------------------ the queue
     localparam int ENTRY_BITS = 1 + 1 + 8 + 24 + 8 + 24 + 16 + 64 + 32 + 32;
@@ -151,7 +157,6 @@ module response_engine #(
         end
     end
 
-    logic may_send, in_error, was_in_error, has_failed;
     assign in_error = qp.state == ferroce_pkg::QP_STATE_CODE_ERR[2:0];
     always_comb begin
         may_send = qp.exists && qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0] && !silent[entry.qp];
@@ -164,8 +169,8 @@ module response_engine #(
     // packet.
     logic [47:0] flight [1 << LOG_FLIGHT];
     logic [47:0] left_last, late;          // PSN, MSN
-    logic        late_valid, late_found, is_late, has_place;
-    logic [7:0]  late_qp, in_transmit;
+    logic        late_found, has_place;
+    logic [7:0]  in_transmit;
     assign in_transmit = handed_packets - sent_packets;
     assign has_place = in_transmit != 8'd1 << LOG_FLIGHT;
     always_ff @(posedge clk) begin
@@ -330,3 +335,5 @@ module response_engine #(
         if (!rst && step == ANSWER && piece_answer_valid) assert (held < 2'd2);
     end
 endmodule
+
+`default_nettype wire

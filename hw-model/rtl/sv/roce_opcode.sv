@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Decodes the headers after the BTH from its opcode (IBTA vol 1, 9.2.1).
 //
 // Ports: `known` is low for reserved codes and for Reliable Datagram. `has_*`: the header exists.
@@ -51,3 +54,5 @@ module roce_opcode (
                + (has_atomicacketh ? 6'd8 : 6'd0) + (has_atomiceth ? 6'd28 : 6'd0) + (cnp ? 6'd16 : 6'd0);
     end
 endmodule
+
+`default_nettype wire

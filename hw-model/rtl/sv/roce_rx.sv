@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // RoCEv2 receive parser and ICRC check: one 64-byte beat per cycle without stalls, one verdict per
 // frame.
 //
@@ -26,6 +29,7 @@ module roce_rx (
     output logic         m_ack_request,
     output logic [6:0]   m_reserved7,     // next to AckReq: the bits of selective recovery
     output logic [23:0]  m_psn,
+    output logic [47:0]  m_destination_mac, // first octet in bits 7:0
     output logic [127:0] m_source,        // of IPv4: in bits 31:0
     output logic [127:0] m_destination,
     output logic [31:0]  m_srqn,          // XRCETH
@@ -109,7 +113,7 @@ module roce_rx (
     // ----------------------------------------------------------- stage 2: headers stand in registers
     logic          v2, first2, last2, covers2, vlan2, v6_2;
     logic [511:0]  masked2;
-    logic [1023:0] header2;   // the Ethernet addresses and the last bytes are not read
+    logic [1023:0] header2;   // the source's Ethernet address and the last bytes are not read
     wire unused_header2 = &{1'b0, header2};
     logic [16:0]   received2, end2;
     logic [15:0]   ether2, ip_bytes2;
@@ -163,11 +167,13 @@ module roce_rx (
     logic [19:0]  sum3;
     logic [16:0]  received3, end3;
     logic [15:0]  ether3, ip_bytes3;
+    logic [47:0]  destination_mac3;
     always_ff @(posedge clk) begin
         v3 <= v2 && !rst;
         {first3, last3, covers3, vlan3, v6_3, part3} <= {first2, last2, covers2, vlan2, v6_2, part2};
         {ip3, udp3, sum3, received3, end3} <= {ip2, udp2, sum2, received2, end2};
         {ether3, ip_bytes3} <= {ether2, ip_bytes2};
+        destination_mac3 <= header2[47:0];
     end
 
     logic [31:0] state, advanced, next_state;
@@ -241,6 +247,7 @@ module roce_rx (
         pad4 <= udp3[8*9+4 +: 2];
         room4 <= payload3[15:0];
         ok4 <= known3 && ip_ok3 && udp_ok3 && length_ok3 && !payload3[17] && payload3[1:0] == 2'b00;
+        m_destination_mac <= destination_mac3;
         m_is_v6 <= v6_3;
         m_opcode <= udp3[8*8 +: 8];
         m_flags <= udp3[8*9 +: 8];
@@ -281,3 +288,5 @@ module roce_rx (
         end
     end
 endmodule
+
+`default_nettype wire

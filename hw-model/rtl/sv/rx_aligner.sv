@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Reads payloads from the receive buffer and aligns them to byte 0: one beat per cycle.
 //
 // Ports: place_* gives the place of a frame in the buffer (first beat, and the beat after the last
@@ -115,3 +118,5 @@ module rx_aligner #(
         if (rst) payload_valid <= 1'b0;
     end
 endmodule
+
+`default_nettype wire

@@ -1,7 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Receive buffer: holds frames until the verdict of roce_rx; passes on valid ones as packets, and
 // their payloads as a stream of aligned beats.
 //
-// Ports: rx_* like s_* of roce_rx, never stalled. packet_* are the valid frames, numbered from 1 on.
+// Ports: rx_* like s_* of roce_rx, never stalled; `rx_error` with the last beat: the MAC has found the
+// frame damaged (wrong FCS). `mac`, `gids` and `gid_macs` are the card's addresses, as in own_address.
+// packet_* are the valid frames, numbered from 1 on.
 // payload_* is the payload of each of them, in the same order: byte 0 of the payload is byte 0 of the
 // first beat, each beat but the last has 64 bytes; a frame without payload has one beat of no bytes.
 // `count` pulses once per frame; `count.bytes` is valid with `count.frame`, without FCS.
@@ -16,6 +21,11 @@ module rx_buffer #(
 
     input  logic         rx_valid,
     input  card_pkg::beat_t rx,
+    input  logic         rx_error,
+
+    input  logic [47:0]  mac,
+    input  logic [card_pkg::GIDS*128-1:0] gids,
+    input  logic [card_pkg::GIDS*48-1:0]  gid_macs,
 
     output logic         packet_valid,
     input  logic         packet_ready,
@@ -64,47 +74,53 @@ module rx_buffer #(
     logic [7:0]   opcode, payload_offset;
     logic [15:0]  p_key, payload_length;
     logic [23:0]  dest_qp, psn;
-    logic [127:0] source;
+    logic [127:0] source, destination;
+    logic [47:0]  destination_mac;
     logic [63:0]  address;
     logic [31:0]  r_key, length, aeth, immediate;
     logic [7:0]   flags;                   // only SE is passed on
     wire unused_flags = &{1'b0, flags};
 
-    logic               judged_valid, judged_lost;
+    logic               judged_valid, judged_lost, judged_error;
     logic [LOG_BEATS-1:0] judged_start;
     logic [LOG_BEATS:0] judged_end;
     logic [15:0]        judged_bytes;
     /* verilator lint_off PINCONNECTEMPTY */   // never full; headers of other services
-    fifo #(.BITS(LOG_BEATS + (LOG_BEATS + 1) + 17), .LOG_DEPTH(LOG_IN_FLIGHT)) in_flight (
+    fifo #(.BITS(LOG_BEATS + (LOG_BEATS + 1) + 18), .LOG_DEPTH(LOG_IN_FLIGHT)) in_flight (
         .clk, .rst,
         .s_valid(rx_valid && rx.last), .s_ready(),
         .s_data({frame_start[LOG_BEATS-1:0], lost ? frame_start : written + 1'b1, frame_bytes_now[16] ? 16'hffff :
-                 frame_bytes_now[15:0], lost}),
+                 frame_bytes_now[15:0], rx_error, lost}),
         .m_valid(judged_valid), .m_ready(verdict),
-        .m_data({judged_start, judged_end, judged_bytes, judged_lost})
+        .m_data({judged_start, judged_end, judged_bytes, judged_error, judged_lost})
     );
 
     roce_rx parser (
         .clk, .rst, .s_valid(rx_valid), .s_data(rx.data), .s_bytes(rx.bytes), .s_last(rx.last), .m_valid(verdict),
         .m_malformed(malformed), .m_icrc_ok(icrc_ok), .m_is_v6(is_v6), .m_opcode(opcode), .m_flags(flags),
         .m_p_key(p_key), .m_congestion(), .m_dest_qp(dest_qp), .m_ack_request(ack_request), .m_reserved7(),
-        .m_psn(psn), .m_source(source), .m_destination(), .m_srqn(), .m_address(address), .m_r_key(r_key),
-        .m_length(length), .m_aeth(aeth), .m_immediate(immediate), .m_q_key(), .m_source_qp(), .m_swap_add(),
+        .m_psn(psn), .m_destination_mac(destination_mac), .m_source(source), .m_destination(destination), .m_srqn(),
+        .m_address(address), .m_r_key(r_key), .m_length(length), .m_aeth(aeth), .m_immediate(immediate), .m_q_key(), .m_source_qp(), .m_swap_add(),
         .m_compare(), .m_original(), .m_payload_offset(payload_offset), .m_payload_length(payload_length)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
+    logic [card_pkg::GIDS-1:0] to_gid;
+    own_address destinations (.mac, .gids, .gid_macs, .destination_mac, .is_v6, .destination, .to_gid);
+
     // ------------------------------------------------------------------------------- the verdict
     logic        packets_idle, payloads_idle;
-    logic        is_good, is_right, packets_ready, payloads_ready, accepted;
+    logic        is_good, is_intact, is_right, packets_ready, payloads_ready, accepted;
     logic [15:0] number;                   // of the newest valid frame
     card_pkg::rx_packet_t judged;
 
     assign is_good = !malformed && payload_length[15:13] == 3'd0;   // the limit of rx_packet_t
-    assign is_right = verdict && !judged_lost && is_good && icrc_ok;
+    assign is_intact = icrc_ok && !judged_error;
+    assign is_right = verdict && !judged_lost && is_good && is_intact;
     assign accepted = is_right && packets_ready && payloads_ready;
 
     always_comb begin
+        judged.to_gid = to_gid;
         judged.number = number + 16'd1;
         judged.opcode = opcode;
         judged.solicited = flags[7];
@@ -131,8 +147,8 @@ module rx_buffer #(
         count.frame <= verdict && !rst;
         count.bytes <= judged_bytes;
         count.overflow <= verdict && !rst && (judged_lost || (is_right && !accepted));
-        count.malformed <= verdict && !rst && !judged_lost && !is_good;
-        count.icrc_error <= verdict && !rst && !judged_lost && is_good && !icrc_ok;
+        count.malformed <= verdict && !rst && !judged_lost && !is_good && !judged_error;
+        count.icrc_error <= verdict && !rst && !judged_lost && (judged_error || (is_good && !icrc_ok));
     end
 
     block_fifo #(.BITS(PACKET_BITS), .LOG_DEPTH(LOG_PACKETS)) packets (
@@ -196,3 +212,5 @@ module rx_buffer #(
         if (!rst && verdict) assert (judged_valid);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Counts the frames between the wire and host memory. A wire that can wait, such as a simulated one,
 // sends no frame while `room` is low; then the receive buffer drops none.
 //
@@ -27,3 +30,5 @@ module rx_credits #(
         end
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Scatter: writes the payload of each frame to its pieces, line by line.
 //
 // Ports: payload_* comes from rx_buffer. place_* are the pieces of each frame, in order, the last one
@@ -167,3 +170,5 @@ module scatter (
         if (!rst && places && crosses) assert (behind - 7'd64 <= payload.bytes);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Converts bytes of a message to pieces: one memory request for each data segment that contains some
 // of them, or pieces of the ring when the payload is in the WQE.
 //
@@ -135,3 +138,5 @@ module segment_walk (
         if (!rst && answer_valid && answer_ready && answer_fault != '0) assert (answer.last);
     end
 endmodule
+
+`default_nettype wire

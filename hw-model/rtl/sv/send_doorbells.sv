@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Doorbells of send queues: the last rung producer index of each (contract, chapter 5).
 //
 // Ports: doorbell_*: see CARD.md; the index is checked against `producer` and against `fetched`,
@@ -79,3 +82,5 @@ module send_doorbells (
         end
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The send side of the transport: requester, completer, their timers, doorbells and memories.
 //
 // Ports: the ports of the blocks requester and completer of CARD.md; the prefixes `requester_*` and
@@ -215,3 +218,5 @@ module send_engine (
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle
                && !completion_valid && !control_valid && !answer_valid && !rung_valid && !wake_valid;
 endmodule
+
+`default_nettype wire

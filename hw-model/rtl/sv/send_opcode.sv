@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Maps a SendOpcode to its opcodes on the wire and in a completion (IBTA vol 1, 9.2.1: RC).
 //
 // Ports: `is_first` and `is_last`: position of the packet in its message. Combinational.
@@ -55,3 +58,5 @@ module send_opcode (
         endcase
     end
 endmodule
+
+`default_nettype wire

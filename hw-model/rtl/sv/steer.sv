@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Passes valid packets to the engine of their QP: requests to the responder, answers to the
 // completer, one at a time. Drops all others.
 //
@@ -50,6 +53,7 @@ module steer (
 
     // ------------------------------------------------------------------------------------ the checks
     logic         is_rc, is_answer, is_known, receives, is_connected, has_p_key;
+    logic [card_pkg::LOG_GIDS-1:0] own_gid;
     logic [127:0] peer, source;
     logic         is_dropped;
     assign is_rc = handed.opcode[7:5] == 3'd0;
@@ -60,7 +64,9 @@ module steer (
         for (int i = 0; i < 16; i++) peer[8*(15-i) +: 8] = qp.path.dest_gid[8*i +: 8];
         source = handed.is_v6 ? handed.source : {80'd0, 16'hffff, handed.source[31:0]};
     end
-    assign is_connected = peer == source;
+    // A switch may flood a frame for another station that has a QP with this number and peer.
+    assign own_gid = qp.path.source_gid_index[card_pkg::LOG_GIDS-1:0];
+    assign is_connected = peer == source && handed.to_gid[own_gid];
     // The card's key is a full member: it matches members of either kind (IBTA vol 1, 10.9.3).
     assign has_p_key = handed.p_key[14:0] == card_pkg::DEFAULT_P_KEY[14:0];
     always_comb begin
@@ -136,3 +142,5 @@ module steer (
         if (!rst && step == WORK && is_done) assert (has_ended || (place_valid && place_ready && place.last));
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // One deadline for each QP: the local ACK timeout, or the time of an RNR NAK.
 //
 // Ports: two clients set deadlines: START, START_IF_STOPPED (a running deadline stays), STOP; the
@@ -43,7 +46,7 @@ module timers (
     assign is_change = is_set && !(op == START_IF_STOPPED && running[qp]);
 
     logic [63:0] read_deadline;
-    logic [7:0] looked_at;
+    logic [7:0]  next_qp, looked_at;
     ram_1w1r #(.BITS(64), .LOG_DEPTH(8)) deadlines (
         .clk, .write_valid(is_change), .write_at(qp), .write_data(deadline), .read_at(next_qp),
         .read_data(read_deadline)
@@ -53,7 +56,6 @@ module timers (
     // Loads a group of 16 QPs, and then checks each running deadline.
     logic [3:0]  group, member;
     logic [15:0] rest;
-    logic [7:0]  next_qp;
     logic        look, is_over;
     always_comb begin
         member = '0;
@@ -130,3 +132,5 @@ module timers (
         end
     end
 endmodule
+
+`default_nettype wire

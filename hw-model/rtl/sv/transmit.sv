@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The transmit path: converts packets of requester and responder, alternately, to frames; reads their
 // payload from host memory.
 //
@@ -106,3 +109,5 @@ module transmit (
     assign idle = packets_valid == '0 && pieces_idle == '1 && turns_idle && packets_idle
                && gather_idle && frames_idle && !sent;
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Takes the packets of two sources alternately, and the pieces of each directly after it.
 //
 // Ports: index 0 is the requester, 1 the responder. The chosen packet goes to packet_*, with
@@ -61,3 +64,5 @@ module transmit_turns (
         if (!rst && piece_valid) assert (piece.last ? piece.bytes == bytes : piece.bytes <= bytes);
     end
 endmodule
+
+`default_nettype wire

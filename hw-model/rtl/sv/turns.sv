@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Round-robin arbiter: chooses one of several requesting clients. A choice stays until it is taken.
 //
 // Ports: `wants` has a bit for each client; `chosen` is one of them when `is_any`; `taken` ends its
@@ -42,3 +45,5 @@ module turns #(
         if (!rst && is_any) assert (wants[chosen]);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Fetches a send WQE, checks it and keeps it: converts lines of a ring to fields and data segments.
 //
 // Ports: `begin_valid` starts with the WQE of QP `begin_qp` whose first block has `begin_index`; up
@@ -194,3 +197,5 @@ module wqe_decode (
         if (!rst && begin_valid) assert (step == IDLE || step == DONE);
     end
 endmodule
+
+`default_nettype wire

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Lines of a send queue's ring on the chip: the lines of the WQE that is being decoded, and the
 // following ones, which are read ahead.
 //
@@ -125,3 +128,5 @@ module wqe_lines (
         if (!rst && !begin_valid && is_valid) assert (held <= LINES);
     end
 endmodule
+
+`default_nettype wire

@@ -38,9 +38,9 @@ const SHAPE: CacheShape = CacheShape {
     mshrs: 1,
 };
 
-/// Maps a CQN of the model to a CQN in RTL, so that all 256 are used.
+/// Maps a CQN of the model to a CQN in RTL: from the first one to the last one.
 fn number(cqn: u32) -> u8 {
-    (cqn * 37 + 200) as u8
+    (cqn * (255 / ((1 << LOG_QUEUES) - 1))) as u8
 }
 
 /// An event: queue, type, number.

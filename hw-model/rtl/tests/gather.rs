@@ -61,7 +61,7 @@ impl Bench {
         let valid = !self.pieces.is_empty() && (held || self.dice(0));
         self.rtl.set_piece_valid(valid.into());
         if let (true, Some(&(iova, bytes, last))) = (valid, self.pieces.front()) {
-            self.rtl.set_piece(piece(iova, bytes, last));
+            self.rtl.set_piece(piece(iova, bytes as u16, last));
         }
         let ready = self.dice(1);
         self.rtl.set_payload_ready(ready.into());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ferroce_rtl::roce_rx::Parser;
 use ferroce_rtl::verilated::roce_rx::RoceRx;
-use ferroce_rtl_harness::{Direction, Port};
+use ferroce_rtl_harness::{Direction, Port, power_on};
 use fst_reader::{FstFilter, FstHierarchyEntry, FstReader, FstSignalValue};
 
 #[test]
@@ -57,6 +57,19 @@ fn instances_are_independent() {
     });
     let cycles = cycles.expect("a thread").join().expect("it ends");
     assert_eq!(cycles, 1);
+}
+
+/// Goal: state after power-on is random, and repeats with the seed; inputs are zero.
+#[test]
+fn state_after_power_on_is_random_and_repeats() {
+    let state = |seed| {
+        power_on::begin(seed);
+        let rtl = RoceRx::new();
+        assert_eq!((rtl.s_data(), rtl.s_bytes()), ([0; 16], 0));
+        (rtl.m_psn(), rtl.m_source(), rtl.m_address())
+    };
+    assert_eq!(state(1), state(1));
+    assert_ne!(state(1), state(2));
 }
 
 #[test]

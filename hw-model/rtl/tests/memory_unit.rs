@@ -57,9 +57,9 @@ impl Request {
             key: access.key,
             pd: access.pd,
             qpn: access.qpn,
-            rights: access.rights.bits(),
+            rights: access.rights.bits() as u8,
             address: access.address,
-            length: access.length,
+            length: access.length.try_into().expect("a length of 32 bits"),
             check_only: self.check_only,
         };
         request.into()

@@ -106,6 +106,8 @@ fn compare(bytes: &[u8], verdict: &Verdict) {
     let payload = frame.layout().payload();
     let said = (verdict.payload_offset.into(), verdict.payload_length.into());
     assert_eq!(said, (payload.start, payload.len()), "{context}");
+    let mac = verdict.destination_mac.to_le_bytes();
+    assert_eq!(mac[..6], frame.ethernet.destination.0, "{context}");
     let is_v4 = matches!(frame.ip, Ip::V4(_));
     assert_eq!(verdict.is_v6, !is_v4, "{context}");
     let expected = [frame.ip.source_gid(), frame.ip.destination_gid()];

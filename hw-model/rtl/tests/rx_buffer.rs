@@ -1,5 +1,5 @@
 //! The receive buffer against `ferroce_wire::Frame`, on random frames with random back-pressure:
-//! packets, payloads, counters, and lost frames.
+//! packets, payloads, counters, lost frames, and frames for other stations.
 
 mod common;
 
@@ -23,6 +23,28 @@ const MAX_PAYLOAD: usize = 8191;
 struct Expected {
     bytes: Vec<u8>,
     number: u16,
+    to_gid: u16,
+}
+
+/// The addresses of the card.
+#[derive(Debug, Clone, Default)]
+struct Addresses {
+    mac: [u8; 6],
+    entries: [([u8; 16], [u8; 6]); 16],
+}
+
+impl Addresses {
+    /// Returns a bit for each entry that is the destination of a frame.
+    fn to_gid(&self, frame: &Frame<'_>) -> u16 {
+        let to = frame.ethernet.destination.0;
+        let is_to = |(gid, mac): &([u8; 16], [u8; 6])| {
+            *gid != [0; 16]
+                && *gid == frame.ip.destination_gid().0
+                && [self.mac, *mac].contains(&to)
+        };
+        let entries = self.entries.iter().enumerate();
+        entries.map(|(n, entry)| u16::from(is_to(entry)) << n).sum()
+    }
 }
 
 /// Number of counted frames.
@@ -31,6 +53,7 @@ struct Seen {
     right: usize,
     malformed: usize,
     wrong_icrc: usize,
+    wrong_fcs: usize,
     overflown: usize,
 }
 
@@ -40,8 +63,11 @@ struct Bench {
     /// An output is ready in one of this many cycles.
     packet_gap: u64,
     payload_gap: u64,
-    /// Frames that were sent and not counted.
-    judged: VecDeque<Vec<u8>>,
+    /// The MAC finds one of this many frames damaged; 0: none.
+    damage: u64,
+    addresses: Addresses,
+    /// Frames that were sent and not counted, and whether the MAC has found them damaged.
+    judged: VecDeque<(Vec<u8>, bool)>,
     packets: VecDeque<Expected>,
     payloads: VecDeque<Vec<u8>>,
     payload: Vec<u8>,
@@ -60,6 +86,8 @@ impl Bench {
             random: SplitMix64::new(seed),
             packet_gap,
             payload_gap,
+            damage: 0,
+            addresses: Addresses::default(),
             judged: VecDeque::new(),
             packets: VecDeque::new(),
             payloads: VecDeque::new(),
@@ -67,6 +95,17 @@ impl Bench {
             number: 0,
             seen: Seen::default(),
         }
+    }
+
+    fn set_addresses(&mut self, addresses: Addresses) {
+        let mac = addresses.mac.iter();
+        self.rtl
+            .set_mac(mac.fold(0, |value, octet| value << 8 | u64::from(*octet)));
+        let gids = addresses.entries.iter().flat_map(|entry| entry.0);
+        let macs = addresses.entries.iter().flat_map(|entry| entry.1);
+        self.rtl.set_gids(port_of(gids.collect()));
+        self.rtl.set_gid_macs(port_of(macs.collect()));
+        self.addresses = addresses;
     }
 
     /// Runs one cycle; inputs of the frame are set.
@@ -90,7 +129,7 @@ impl Bench {
 
     /// Handles the count of a frame, which is dropped, or must come out.
     fn count(&mut self) {
-        let bytes = self.judged.pop_front().expect("a frame was sent");
+        let (bytes, is_damaged) = self.judged.pop_front().expect("a frame was sent");
         assert_eq!(usize::from(self.rtl.count_bytes()), bytes.len());
         let counts = (
             self.rtl.count_malformed(),
@@ -103,23 +142,29 @@ impl Bench {
         let is_right = parsed.is_ok_and(|frame| frame.icrc_is_valid());
         match counts {
             (1, 0, 0) => {
-                assert!(is_malformed, "{bytes:02x?}");
+                assert!(is_malformed && !is_damaged, "{bytes:02x?}");
                 self.seen.malformed += 1;
             }
             (0, 1, 0) => {
-                assert!(!is_malformed && !is_right, "{bytes:02x?}");
-                self.seen.wrong_icrc += 1;
+                assert!(is_damaged || !is_malformed && !is_right, "{bytes:02x?}");
+                self.seen.wrong_icrc += usize::from(!is_damaged);
+                self.seen.wrong_fcs += usize::from(is_damaged);
             }
             (0, 0, 1) => self.seen.overflown += 1,
             _ => {
                 assert_eq!(counts, (0, 0, 0));
-                assert!(!is_malformed && is_right, "{bytes:02x?}");
+                assert!(!is_damaged && !is_malformed && is_right, "{bytes:02x?}");
                 self.seen.right += 1;
                 self.number = self.number.wrapping_add(1);
-                let payload = parsed.expect("it is right").layout().payload();
-                self.payloads.push_back(bytes[payload].to_vec());
-                let number = self.number;
-                self.packets.push_back(Expected { bytes, number });
+                let frame = parsed.expect("it is right");
+                self.payloads
+                    .push_back(bytes[frame.layout().payload()].to_vec());
+                let (number, to_gid) = (self.number, self.addresses.to_gid(&frame));
+                self.packets.push_back(Expected {
+                    bytes,
+                    number,
+                    to_gid,
+                });
             }
         }
     }
@@ -146,16 +191,23 @@ impl Bench {
     /// Sends a frame; one of `gap` beats is followed by a gap.
     fn send(&mut self, frame: Vec<u8>, gap: u64) {
         let noise = self.random.number() as u8;
+        let is_damaged = self.damage != 0 && self.random.below(self.damage) == 0;
         let beats = frame.chunks(LINE).count();
         for (i, beat) in frame.chunks(LINE).enumerate() {
             let is_last = i + 1 == beats;
             if is_last {
-                self.judged.push_back(frame.clone());
+                self.judged.push_back((frame.clone(), is_damaged));
             }
             self.rtl.set_rx_valid(1);
             self.rtl.set_rx_data(words(beat, noise));
             self.rtl.set_rx_bytes(beat.len() as u8);
             self.rtl.set_rx_last(is_last.into());
+            // Before the last beat it says nothing.
+            self.rtl.set_rx_error(if is_last {
+                is_damaged.into()
+            } else {
+                noise & 1
+            });
             self.cycle();
             self.rtl.set_rx_valid(0);
             while gap != 0 && self.random.below(gap) == 0 {
@@ -181,6 +233,12 @@ impl Bench {
     }
 }
 
+/// Returns a port whose lowest bits are the first octet.
+fn port_of<const WORDS: usize>(octets: Vec<u8>) -> [u32; WORDS] {
+    let word = |at: usize| core::array::from_fn(|byte| octets[4 * at + byte]);
+    core::array::from_fn(|at| u32::from_le_bytes(word(at)))
+}
+
 /// Returns an address in the format of the port.
 fn source(frame: &Frame<'_>) -> u128 {
     let value = u128::from_be_bytes(frame.ip.source_gid().0);
@@ -192,6 +250,7 @@ fn source(frame: &Frame<'_>) -> u128 {
 
 fn compare(expected: &Expected, packet: &RxPacket) {
     let frame = Frame::parse(&expected.bytes).expect("it is right");
+    assert_eq!(packet.to_gid, expected.to_gid);
     let bth = &frame.headers.bth;
     assert_eq!(packet.number, expected.number);
     let payload = frame.layout().payload().len();
@@ -236,6 +295,7 @@ fn right_frames_come_out_and_others_leave_no_trace() {
         let mut random = SplitMix64::new(seed ^ 0x5eed);
         let [packet_gap, payload_gap] = [0; 2].map(|_| gaps[random.below(4) as usize]);
         let mut bench = Bench::new(seed, packet_gap, payload_gap);
+        bench.damage = 16;
         for _ in 0..FRAMES_PER_SEED {
             let frame = frames::random(&mut random);
             let gap = [0, 2, 3][random.below(3) as usize];
@@ -246,19 +306,23 @@ fn right_frames_come_out_and_others_leave_no_trace() {
             right,
             malformed,
             wrong_icrc,
+            wrong_fcs,
             overflown,
         } = bench.seen;
-        assert_eq!(right + malformed + wrong_icrc + overflown, FRAMES_PER_SEED);
+        let sum = right + malformed + wrong_icrc + wrong_fcs + overflown;
+        assert_eq!(sum, FRAMES_PER_SEED);
         if (packet_gap, payload_gap) == (1, 1) {
             assert_eq!(overflown, 0, "nothing was slow");
         }
         total.right += right;
         total.malformed += malformed;
         total.wrong_icrc += wrong_icrc;
+        total.wrong_fcs += wrong_fcs;
         total.overflown += overflown;
     });
     println!("{total:?}");
     assert!(total.malformed > 0 && total.wrong_icrc > 0 && total.overflown > 0);
+    assert!(total.wrong_fcs > 0);
 }
 
 /// Returns a valid frame with at least this number of bytes.
@@ -270,6 +334,67 @@ fn long_frame(random: &mut SplitMix64, least: usize) -> Vec<u8> {
             return frame;
         }
     }
+}
+
+/// Changes the destination of an IPv6 frame to `::`, which an empty entry must not match.
+fn clear_destination(bytes: &mut [u8]) {
+    let frame = Frame::parse(bytes).expect("it is right");
+    let (ip, icrc) = (frame.layout().ip(), frame.layout().icrc());
+    if matches!(frame.ip, Ip::V4(_)) {
+        return;
+    }
+    bytes[ip + 24..ip + 40].fill(0);
+    let frame = Frame::parse(bytes).expect("any destination is right");
+    let value = frame.computed_icrc().to_le_bytes();
+    bytes[icrc].copy_from_slice(&value);
+}
+
+/// Returns a MAC address for a frame to `right`, mostly that one; else one with another bit.
+fn mac_near(random: &mut SplitMix64, right: [u8; 6]) -> [u8; 6] {
+    let mut mac = right;
+    if random.below(3) == 0 {
+        mac[random.below(6) as usize] ^= 1 << random.below(8);
+    }
+    mac
+}
+
+/// Goal: a packet names the entries of the GID table that are its destination. Method: tables with
+/// the destination of a frame, with one wrong bit in some entries, and with no address.
+#[test]
+fn packets_name_the_addresses_that_they_are_for() {
+    let mut seen = [0; 3];
+    for_each_seed(SEEDS, |seed| {
+        let mut random = SplitMix64::new(seed ^ 0xadd4);
+        let mut bench = Bench::new(seed, 1, 1);
+        for _ in 0..100 {
+            let mut bytes = long_frame(&mut random, 0);
+            if random.below(8) == 0 {
+                clear_destination(&mut bytes);
+            }
+            let frame = Frame::parse(&bytes).expect("it is right");
+            let (gid, mac) = (frame.ip.destination_gid().0, frame.ethernet.destination.0);
+            let mut addresses = Addresses {
+                mac: mac_near(&mut random, mac),
+                ..Addresses::default()
+            };
+            for entry in &mut addresses.entries {
+                let mut own = gid;
+                match random.below(4) {
+                    0 => own = [0; 16],
+                    1 => own[random.below(16) as usize] ^= 1 << random.below(8),
+                    _ => {}
+                }
+                *entry = (own, mac_near(&mut random, mac));
+            }
+            let to = addresses.to_gid(&frame);
+            seen[usize::from(to != 0) + usize::from(to == u16::MAX)] += 1;
+            bench.set_addresses(addresses);
+            bench.send(bytes.clone(), 0);
+            bench.finish();
+        }
+        assert_eq!(bench.seen.right, 100);
+    });
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
 }
 
 /// Goal: only frames that do not fit are lost. Method: no output is taken while frames come, and

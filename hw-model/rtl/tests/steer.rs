@@ -26,6 +26,8 @@ struct Qp {
     exists: bool,
     state: u8,
     peer: u128,
+    /// Entry of the GID table.
+    own_gid: u8,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,8 @@ struct Packet {
     qpn: u32,
     is_v6: bool,
     source: u128,
+    /// The entries of the GID table that are its destination.
+    to_gid: u16,
     payload: u16,
 }
 
@@ -62,7 +66,7 @@ fn fate(packet: &Packet, qp: &Qp) -> Fate {
     };
     if packet.qpn & !0xff != QPN_BASE || !qp.exists || qp.state < RTR {
         Fate::NoQp
-    } else if source != qp.peer {
+    } else if source != qp.peer || packet.to_gid >> qp.own_gid & 1 == 0 {
         Fate::WrongPath
     } else if packet.opcode >> 5 != 0 || packet.p_key & 0x7fff != 0x7fff || !takes {
         Fate::Dropped
@@ -78,6 +82,7 @@ fn qp(random: &mut SplitMix64) -> Qp {
         exists: random.below(8) > 0,
         state: random.below(7) as u8,
         peer: [PEER_V6, PEER_V4][random.below(2) as usize],
+        own_gid: random.below(16) as u8,
     }
 }
 
@@ -100,6 +105,11 @@ fn packet(random: &mut SplitMix64, qps: &[Qp]) -> Packet {
         qpn: QPN_BASE + index + if random.below(16) == 0 { 0x200 } else { 0 },
         is_v6: is_v6 ^ (random.below(16) == 0),
         source,
+        to_gid: match random.below(8) {
+            0 => random.number() as u16,
+            1 => !(1 << qps[index as usize].own_gid),
+            _ => 1 << qps[index as usize].own_gid,
+        },
         payload: [0, 0, 1, 4096][random.below(4) as usize],
     }
 }
@@ -128,7 +138,9 @@ impl Bench {
             (0, 119),
             (0, 120),
             (gid, 128),
-            (0, 128),
+            (0, 64),
+            (qp.own_gid.into(), 8),
+            (0, 56),
         ])
     }
 
@@ -161,6 +173,7 @@ impl Bench {
 
     fn offer(&mut self, packet: &Packet) {
         self.rtl.set_packet(pack(&[
+            (packet.to_gid.into(), 16),
             (7, 16),
             (packet.opcode.into(), 8),
             (0, 2),
@@ -312,8 +325,12 @@ fn random_packets_go_where_their_qp_says() {
     for_each_seed(SEEDS, |seed| {
         let mut random = SplitMix64::new(seed);
         let qps = (0..16).map(|_| qp(&mut random)).collect();
+        let mut rtl = Steer::new();
+        rtl.set_rst(1);
+        rtl.cycle();
+        rtl.set_rst(0);
         let mut bench = Bench {
-            rtl: Steer::new(),
+            rtl,
             random,
             qps,
             looked: 0,

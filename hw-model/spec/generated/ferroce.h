@@ -271,11 +271,11 @@
 #define FERROCE_OFFSET_COUNTER_RX_BYTES 0x1028u
 // Frames dropped: not RoCEv2, or a header that makes no sense.
 #define FERROCE_OFFSET_COUNTER_RX_MALFORMED 0x1030u
-// Frames dropped: invariant CRC wrong.
+// Frames dropped: invariant CRC wrong, or the MAC found the FCS wrong.
 #define FERROCE_OFFSET_COUNTER_RX_ICRC_ERRORS 0x1038u
 // Frames dropped: no such QP, or in a state that does not receive.
 #define FERROCE_OFFSET_COUNTER_RX_NO_QP 0x1040u
-// Frames dropped: not from the peer to which the QP is connected.
+// Frames dropped: not from or to the addresses of the QP's path.
 #define FERROCE_OFFSET_COUNTER_RX_WRONG_PATH 0x1048u
 // Doorbells landed.
 #define FERROCE_OFFSET_COUNTER_DOORBELLS 0x1050u

@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // The contract between the Ferroce function and its software, version 1.15. Printed from the
 // declarations in hw-model/spec by ferroce spec; changes here are lost.
 //
@@ -212,11 +215,11 @@ package ferroce_pkg;
   localparam logic [7:0] COUNTER_RX_BYTES = 8'h5;
   // Frames dropped: not RoCEv2, or a header that makes no sense.
   localparam logic [7:0] COUNTER_RX_MALFORMED = 8'h6;
-  // Frames dropped: invariant CRC wrong.
+  // Frames dropped: invariant CRC wrong, or the MAC found the FCS wrong.
   localparam logic [7:0] COUNTER_RX_ICRC_ERRORS = 8'h7;
   // Frames dropped: no such QP, or in a state that does not receive.
   localparam logic [7:0] COUNTER_RX_NO_QP = 8'h8;
-  // Frames dropped: not from the peer to which the QP is connected.
+  // Frames dropped: not from or to the addresses of the QP's path.
   localparam logic [7:0] COUNTER_RX_WRONG_PATH = 8'h9;
   // Doorbells landed.
   localparam logic [7:0] COUNTER_DOORBELLS = 8'ha;
@@ -2304,3 +2307,5 @@ package ferroce_pkg;
 
 endpackage
 // verilator lint_on UNUSEDPARAM
+
+`default_nettype wire

@@ -56,9 +56,9 @@ counters! {
     rx_frames, Received, "Frames received.";
     rx_bytes, Received, "Bytes of the frames received.";
     rx_malformed, Event, "Frames dropped: not RoCEv2, or a header that makes no sense.";
-    rx_icrc_errors, Event, "Frames dropped: invariant CRC wrong.";
+    rx_icrc_errors, Event, "Frames dropped: invariant CRC wrong, or the MAC found the FCS wrong.";
     rx_no_qp, Event, "Frames dropped: no such QP, or in a state that does not receive.";
-    rx_wrong_path, Event, "Frames dropped: not from the peer to which the QP is connected.";
+    rx_wrong_path, Event, "Frames dropped: not from or to the addresses of the QP's path.";
     doorbells, Event, "Doorbells landed.";
     doorbell_errors, Event, "Doorbells ignored: slot, number and kind do not belong together.";
     wqe_fetches, Event, "DMA reads of send WQEs.";

@@ -63,6 +63,11 @@ impl<P: Port> RtlNic<P> {
         &mut self.rtl
     }
 
+    /// The MAC finds the next received frames damaged: their FCS is wrong.
+    pub fn damage_received(&mut self, frames: u64) {
+        self.wire.damage(frames);
+    }
+
     /// Sets how long host memory takes: cycles from the request of a line to the line.
     pub fn set_line_latency_cycles(&mut self, cycles: u64) {
         self.lines.set_latency_cycles(cycles);

@@ -28,6 +28,8 @@ pub struct Wire<P: Port> {
     /// A whole frame for which the wire has no room.
     waiting: Option<Vec<u8>>,
     peers: VecDeque<Route>,
+    /// Number of the next received frames that the MAC finds damaged.
+    to_damage: u64,
 }
 
 impl<P: Port> Default for Wire<P> {
@@ -38,6 +40,7 @@ impl<P: Port> Default for Wire<P> {
             sending: Vec::with_capacity(MAX_FRAME),
             waiting: None,
             peers: VecDeque::with_capacity(MAX_PEERS),
+            to_damage: 0,
         }
     }
 }
@@ -49,6 +52,11 @@ impl<P: Port> Wire<P> {
         self.sending.clear();
         self.waiting = None;
         self.peers.clear();
+    }
+
+    /// The MAC finds the next received frames damaged: their FCS is wrong.
+    pub fn damage(&mut self, frames: u64) {
+        self.to_damage = frames;
     }
 
     /// Returns true if no frame is in flight.
@@ -87,6 +95,7 @@ impl<P: Port> Wire<P> {
             rtl.set_rx_data(words(&rest[..count], 0));
             rtl.set_rx_bytes(count as u8);
             rtl.set_rx_last(u8::from(count == rest.len()));
+            rtl.set_rx_error(u8::from(self.to_damage > 0));
         }
         self.received.is_some()
     }
@@ -95,7 +104,11 @@ impl<P: Port> Wire<P> {
     pub fn take(&mut self, rtl: &mut Card, now: Instant, port: &mut P) {
         self.received = self.received.take().and_then(|(frame, begin)| {
             let end = begin + LINE;
-            (end < frame.len()).then_some((frame, end))
+            if end >= frame.len() {
+                self.to_damage = self.to_damage.saturating_sub(1);
+                return None;
+            }
+            Some((frame, end))
         });
         if rtl.tx_valid() == 0 || self.waiting.is_some() {
             return;

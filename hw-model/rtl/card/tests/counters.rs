@@ -11,6 +11,7 @@ use ferroce_model::{Counters, Nic};
 use ferroce_rtl_card::RtlNic;
 use ferroce_spec::counter::{COUNTERS, Counter, is_implementation_defined};
 use ferroce_test_verbs as verbs;
+use ferroce_wire::Frame;
 use pair_support::{CableEnd, Card, Pair};
 use verbs::Memory;
 
@@ -142,6 +143,11 @@ impl<C: Card> Bench<C> {
         self.post_receive();
         assert_eq!(self.completion(0), Success);
         assert_eq!(self.completion(1), Success);
+        // The first of three packets goes to another address: it is dropped without an answer, and
+        // the next one is out of order.
+        self.settle();
+        self.pair().change(0, to_another_gid);
+        assert_eq!(self.execute(write, LONG), Success);
         // A key that names no region: a NAK, and both QPs fail.
         let mut wrong = self.remote();
         wrong.r_key = RKey(wrong.r_key.0 ^ 1);
@@ -150,6 +156,20 @@ impl<C: Card> Bench<C> {
         self.settle();
         [0, 1].map(|side| self.pair().counters(side))
     }
+}
+
+/// Changes the last octet of the destination address, and the ICRC, which covers it.
+fn to_another_gid(bytes: &mut [u8]) {
+    let frame = Frame::parse(bytes).expect("the card sends it");
+    let (ip, icrc) = (frame.layout().ip(), frame.layout().icrc());
+    bytes[ip + 39] ^= 0x80;
+    let frame = Frame::parse(bytes).expect("any address is right");
+    let value = frame.computed_icrc().to_le_bytes();
+    bytes[icrc].copy_from_slice(&value);
+}
+
+fn to_another_mac(bytes: &mut [u8]) {
+    bytes[5] ^= 0x80;
 }
 
 /// Returns all counters except ACKs, whose number depends on the implementation.
@@ -194,4 +214,31 @@ fn counters_are_those_of_the_model() {
     ] {
         assert!(sender.value(counter) > 0, "{counter:?} has not moved");
     }
+}
+
+/// Goal: the card drops a frame for another station, which a switch has flooded, without an answer.
+/// Method: the first packet of a WRITE goes to another MAC address: the sender must repeat it. The
+/// ports of the model deliver no such frame.
+#[test]
+fn a_frame_for_another_mac_address_is_dropped() {
+    let bench = Bench::<RtlNic<CableEnd>>::new();
+    let write = SendOperation::RdmaWrite(bench.remote());
+    bench.pair().change(0, to_another_mac);
+    assert_eq!(bench.execute(write, 64), CompletionStatus::Success);
+    let counters = bench.pair().counters(1);
+    assert_eq!(counters.value(Counter::rx_wrong_path), 1);
+    assert_eq!(counters.value(Counter::acks_sent), 1);
+}
+
+/// Goal: a frame that the MAC has found damaged has no effect, even if its ICRC is right. Method: the
+/// first of three packets of a WRITE.
+#[test]
+fn a_frame_with_a_wrong_fcs_is_dropped() {
+    let bench = Bench::<RtlNic<CableEnd>>::new();
+    let write = SendOperation::RdmaWrite(bench.remote());
+    bench.pair().card(1).damage_received(1);
+    assert_eq!(bench.execute(write, LONG), CompletionStatus::Success);
+    let [sender, receiver] = [0, 1].map(|side| bench.pair().counters(side));
+    assert_eq!(receiver.value(Counter::rx_icrc_errors), 1);
+    assert!(sender.value(Counter::packets_retransmitted) > 0);
 }

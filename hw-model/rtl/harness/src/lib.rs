@@ -14,6 +14,7 @@ mod clock;
 mod line;
 pub mod packed;
 mod port;
+pub mod power_on;
 pub mod seeds;
 #[expect(unsafe_code, reason = "the only calls of the generated C++")]
 mod simulation;

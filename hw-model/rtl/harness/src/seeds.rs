@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::power_on;
+
 /// Returns the seeds of a test: `default` seeds from 0 on, or the ones in `RTL_SEEDS`,
 /// which is a number of seeds or a range `FROM..TO`.
 ///
@@ -23,6 +25,7 @@ pub fn seeds(default: u64) -> Range<u64> {
 pub fn for_each_seed(default: u64, mut test: impl FnMut(u64)) {
     for seed in seeds(default) {
         let mut guard = Failed(Some(seed));
+        power_on::begin(seed);
         test(seed);
         guard.0 = None;
     }

@@ -8,13 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Clocks, Rising};
 use crate::port::{Direction, Port, PortValue, storage_bytes};
+use crate::power_on;
 use crate::waves::Waves;
 
 /// The C functions of a module: the generated C++ has the same structure.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Functions {
-    new: unsafe extern "C" fn() -> *mut c_void,
+    /// Takes the seed of the state after power-on.
+    new: unsafe extern "C" fn(i32) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
     /// Updates the outputs with the clock low. Both functions return the text of a failed
     /// assertion.
@@ -111,8 +113,8 @@ macro_rules! verilated {
 }
 
 impl Simulation {
-    /// Creates an instance after power-on, with all inputs zero. Writes a waveform if
-    /// `RTL_WAVES` is set.
+    /// Creates an instance after power-on: all inputs are zero, and state is random (see
+    /// [`crate::power_on`]). Writes a waveform if `RTL_WAVES` is set.
     ///
     /// # Safety
     /// `functions` belong to a module with these ports, in this order.
@@ -126,8 +128,10 @@ impl Simulation {
     ) -> Self {
         // SAFETY: the caller guarantees that they are functions of a module, which are static.
         let functions = unsafe { &*functions };
+        let seed = power_on::next_seed();
         // SAFETY: as above. `new` of C++ returns an object or ends the process.
-        let handle = unsafe { NonNull::new((functions.new)()).expect("C++ has made an object") };
+        let handle =
+            unsafe { NonNull::new((functions.new)(seed)).expect("C++ has made an object") };
         let address = |index| {
             // SAFETY: the caller guarantees that the module has a port with this index.
             let address = unsafe { (functions.port)(handle.as_ptr(), index as u32) };
@@ -142,12 +146,29 @@ impl Simulation {
             cycles: 0,
             time: 0,
         };
+        simulation.clear_inputs();
         if let Some(waves) = Waves::of_environment() {
             let path = waves.folder.join(unique(name, "fst"));
             let begun = simulation.trace(&path, waves.cycles);
             begun.unwrap_or_else(|error| panic!("RTL_WAVES: {error}"));
         }
         simulation
+    }
+
+    /// Sets all inputs to zero and evaluates the module: an edge of the clock is a change since the
+    /// evaluation before.
+    fn clear_inputs(&mut self) {
+        let all = self.ports.iter().zip(&self.addresses);
+        for (port, address) in all.filter(|(port, _)| port.direction == Direction::Input) {
+            // SAFETY: the address belongs to a port of this many bytes; `&mut self` is the only
+            // access.
+            unsafe {
+                address
+                    .cast::<u8>()
+                    .write_bytes(0, storage_bytes(port.bits))
+            }
+        }
+        self.settle();
     }
 
     /// Returns the ports.

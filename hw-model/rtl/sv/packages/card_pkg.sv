@@ -1,3 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+`default_nettype none
+
 // Bundles that the blocks of the card hand to each other, and the sizes of the card.
 // The interface to software is in ferroce_pkg; nothing in this package is part of the contract.
 /* verilator lint_off UNUSEDPARAM */   // each module uses only some of them
@@ -6,6 +9,7 @@ package card_pkg;
     localparam int LOG_QPS = 8;            // entries of the QP context table, all resident
     localparam int LOG_CQS = 8;
     localparam int LOG_GIDS = 4;
+    localparam int GIDS = 1 << LOG_GIDS;
     localparam int LOG_EQS = 4;            // and vectors
     localparam int LOG_MRS = 12;           // entries of the memory protection table
     localparam int LOG_MTTS = 20;          // of the memory translation table
@@ -218,6 +222,7 @@ package card_pkg;
 
     // A packet with a correct ICRC, from rx_buffer.
     typedef struct packed {
+        logic [GIDS-1:0] to_gid;           // a bit for each entry of the GID table that it is for
         logic [15:0]  number;              // of the frame, incremented for each frame
         logic [7:0]   opcode;
         logic         solicited;
@@ -263,7 +268,7 @@ package card_pkg;
         logic         frame;
         logic [15:0]  bytes;               // of `frame`
         logic         malformed;
-        logic         icrc_error;
+        logic         icrc_error;          // or a wrong FCS
         logic         overflow;
     } frame_counts_t;
     typedef struct packed {
@@ -430,3 +435,5 @@ package card_pkg;
     } retire_state_t;
 endpackage
 /* verilator lint_on UNUSEDPARAM */
+
+`default_nettype wire

@@ -7,6 +7,7 @@ use ferroce_wire::{
 
 use crate::bits::pack;
 
+pub const WRITE_FIRST: u8 = 0x06;
 pub const READ: u8 = 0x0c;
 pub const FETCH_ADD: u8 = 0x14;
 /// IBTA annex A19.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ferroce_units::random::SplitMix64;
 
 use crate::memory::{KEY_BAD, KEY_GOOD, KEY_HOLES, KEY_READ};
-use crate::packet::{ATOMIC_WRITE, FLUSH, Packet, READ};
+use crate::packet::{ATOMIC_WRITE, FLUSH, Packet, READ, WRITE_FIRST};
 
 /// Packets that may be repeated.
 const HISTORY: usize = 8;
@@ -80,6 +80,11 @@ impl Peer {
                     0 => 0x8000_0001 + random.below(1000) as u32,
                     _ => random.below(8 << self.log_mtu) as u32,
                 };
+                packet
+            }
+            // The first packet of a WRITE, or the next one, carries all that was announced.
+            43..=62 if packet.opcode == WRITE_FIRST => {
+                packet.length = (1 + random.below(2) as u32) << self.log_mtu;
                 packet
             }
             _ => packet,

@@ -8,7 +8,7 @@ use ferroce_rtl::{LINE, words};
 use ferroce_units::random::SplitMix64;
 
 use crate::bundles::{Answer, Completion, MemoryRequest, Piece, Qp, TxPacket, Writer};
-use crate::peer::{Answers, Peer};
+use crate::peer::{Answers, Peer, rnr_ns};
 use crate::program::{KEY_BAD, KEY_WRITABLE, Wqe, content};
 
 pub const STATE_RTS: u8 = 3;
@@ -458,20 +458,24 @@ impl Bench {
             peer.reads_answered += u32::from(matches!(answer.opcode, 0x0f | 0x10));
             if answer.opcode == 0x11 && answer.aeth >> 29 == 1 {
                 let code = answer.aeth >> 24 & 0x1f;
-                let time_ns = u64::from(code) * 10_000; // the codes 1 to 3
-                peer.silence = Some((self.rtl.cycles() + SLACK_CYCLES, self.now_ns + time_ns));
+                let until_ns = self.now_ns + rnr_ns(code);
+                peer.silence = Some((self.rtl.cycles() + SLACK_CYCLES, until_ns));
             }
         }
     }
 
     /// completion_writer: waits for the payload of the frame.
     fn take_completion(&mut self) {
+        if self.rtl.completion_valid() == 0 {
+            self.rtl.set_completion_ready(0);
+            return;
+        }
         let completion = Completion::read(&self.rtl.completion());
         let is_written = self.frames_done.wrapping_sub(completion.frame) < 0x8000;
         let is_ready = is_written && self.random.below(4) != 0;
         self.rtl.set_completion_ready(u8::from(is_ready));
         self.rtl.settle();
-        if !is_ready || self.rtl.completion_valid() == 0 {
+        if !is_ready {
             return;
         }
         let queue = &mut self.queues[completion.qpn as usize - 0x100];
@@ -580,6 +584,14 @@ impl Bench {
                 }
                 self.now_ns = self.now_ns.max(self.rtl.deadline_ns());
             }
+        }
+    }
+
+    /// Runs for a cycle. When all is quiet, the clock jumps to the next deadline.
+    pub fn advance(&mut self) {
+        self.step();
+        if self.is_quiet() && self.rtl.deadline_valid() != 0 {
+            self.now_ns = self.now_ns.max(self.rtl.deadline_ns());
         }
     }
 

@@ -6,6 +6,7 @@ mod bundles;
 mod limits;
 mod peer;
 mod program;
+mod retries;
 
 use bench::{Bench, Queue, STATE_ERR, STATE_RTS};
 use bundles::Qp;

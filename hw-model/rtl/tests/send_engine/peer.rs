@@ -54,6 +54,17 @@ pub struct Peer {
     pub silence: Option<(u64, u64)>,
     pub duplicates: u64,
     pub rnr_naks: u64,
+    /// Time of each packet that has come.
+    pub times_ns: Vec<u64>,
+}
+
+/// Returns the time of an RNR NAK with this code (IBTA vol 1, table 45).
+pub fn rnr_ns(code: u32) -> u64 {
+    const TIMES_10_US: [u64; 32] = [
+        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
+        1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    TIMES_10_US[code as usize] * 10_000
 }
 
 /// Answers in flight, in order, with the cycle in which they arrive.
@@ -80,6 +91,7 @@ impl Peer {
             silence: None,
             duplicates: 0,
             rnr_naks: 0,
+            times_ns: Vec::new(),
         }
     }
 
@@ -114,6 +126,7 @@ impl Peer {
         (packet, payload): (TxPacket, Vec<u8>),
         answers: &mut Answers,
     ) {
+        self.times_ns.push(now_ns);
         let silent_from = self.conduct.silent_from;
         self.is_silent = silent_from.is_some_and(|from| self.message >= from);
         if self.is_silent && packet.psn == *self.first_silent.get_or_insert(packet.psn) {

@@ -27,6 +27,8 @@ const KEYWORDS: &[&str] = &[
 pub fn print() -> String {
     let mut out = String::new();
     let out = &mut out;
+    line(out, "// SPDX-License-Identifier: MIT OR Apache-2.0");
+    line(out, "`default_nettype none\n");
     comment(out, "//", &title());
     line(out, "//");
     comment(
@@ -61,7 +63,7 @@ pub fn print() -> String {
     section(out, "Mailboxes of commands, in bytes");
     print_mailboxes(out);
     line(out, "\nendpackage");
-    line(out, "// verilator lint_on UNUSEDPARAM");
+    line(out, "// verilator lint_on UNUSEDPARAM\n\n`default_nettype wire");
     core::mem::take(out)
 }
 

@@ -35,6 +35,8 @@ const CABLE: Duration = Duration::from_ns(500);
 /// Cycles of a register access or an empty poll.
 const CYCLES_PER_ACCESS: u64 = 16;
 
+/// A change of a frame on the cable.
+pub type Change = fn(&mut [u8]);
 type Frames = Arc<Mutex<VecDeque<(Instant, Vec<u8>)>>>;
 
 /// One end of the cable.
@@ -44,6 +46,8 @@ pub struct CableEnd {
     back: Frames,
     /// Number of the next frames that are lost.
     to_lose: Arc<AtomicU64>,
+    /// Changes the next frame.
+    to_change: Arc<Mutex<Option<Change>>>,
 }
 
 impl Port for CableEnd {
@@ -53,11 +57,14 @@ impl Port for CableEnd {
         Reservation::Ready(vec![0; length])
     }
 
-    fn transmit(&mut self, at: Instant, frame: Vec<u8>) {
+    fn transmit(&mut self, at: Instant, mut frame: Vec<u8>) {
         let left = self.to_lose.load(Ordering::Relaxed);
         if left > 0 {
             self.to_lose.store(left - 1, Ordering::Relaxed);
             return;
+        }
+        if let Some(change) = self.to_change.lock().expect("no panic").take() {
+            change(&mut frame);
         }
         let mut out = self.out.lock().expect("no panic");
         out.push_back((at + CABLE, frame));
@@ -151,6 +158,17 @@ impl<C: Card> Pair<C> {
         let to_lose = &self.sides[side].end.to_lose;
         to_lose.store(frames, Ordering::Relaxed);
     }
+
+    /// Changes the next frame that a card sends.
+    pub fn change(&mut self, side: usize, change: Change) {
+        let to_change = &self.sides[side].end.to_change;
+        *to_change.lock().expect("no panic") = Some(change);
+    }
+
+    /// Returns a card.
+    pub fn card(&mut self, side: usize) -> &mut C {
+        &mut self.sides[side].card
+    }
 }
 
 /// The bus to a card of a pair.
@@ -190,6 +208,7 @@ pub fn open<C: Card>(line_latency_cycles: u64) -> (Arc<Mutex<Pair<C>>>, [Arc<Dev
                 out: Arc::clone(&frames[index]),
                 back: Arc::clone(&frames[1 - index]),
                 to_lose: Arc::default(),
+                to_change: Arc::default(),
             },
         }
     };

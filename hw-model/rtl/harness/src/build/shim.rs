@@ -17,7 +17,12 @@ pub const RUNTIME: &str = r#"
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <string>
+
+// A new seed of any thread restarts the random numbers of all threads: held from the seed to the end
+// of the power-on that uses it.
+std::mutex rtl_harness_power_on;
 
 static thread_local std::string failure;
 static thread_local bool has_failed = false;
@@ -47,6 +52,7 @@ double sc_time_stamp() { return 0; }
 
 const TEMPLATE: &str = r#"
 #include <cstdint>
+#include <mutex>
 #include <verilated.h>
 #include <verilated_fst_c.h>
 #if VM_COVERAGE
@@ -55,6 +61,7 @@ const TEMPLATE: &str = r#"
 #include "V@NAME.h"
 
 const char* rtl_harness_take_failure();
+extern std::mutex rtl_harness_power_on;
 
 namespace {
 
@@ -64,11 +71,15 @@ struct Instance {
     VerilatedFstC* trace = nullptr;
     uint64_t cycle = 0, from = 0, to = 0;
 
-    Instance() {
+    // State is random by `seed`, or zero if it is 0. Inputs are state, too: Rust sets them.
+    explicit Instance(int32_t seed) {
         context.threads(1);
         context.traceEverOn(true);
+        enter();
+        std::lock_guard<std::mutex> lock{rtl_harness_power_on};
+        context.randReset(seed ? 2 : 0);
+        context.randSeed(seed);
         top = new V@NAME{&context, "@NAME"};
-        top->eval(); // an edge of the clock is a change since the evaluation before
     }
     ~Instance() {
         enter();
@@ -92,7 +103,7 @@ struct Instance {
     }
 };
 
-void* create() { return new Instance; }
+void* create(int32_t seed) { return new Instance{seed}; }
 
 void destroy(void* p) { delete static_cast<Instance*>(p); }
 
@@ -147,7 +158,7 @@ void* port(void* p, uint32_t index) {
 }
 
 struct Functions {
-    void* (*create)();
+    void* (*create)(int32_t);
     void (*destroy)(void*);
     const char* (*settle)(void*);
     const char* (*edge)(void*, uint64_t, uint64_t);

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::constant::evaluate;
+
 /// A field of a struct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
@@ -35,7 +37,7 @@ struct Member {
 /// The declarations of packages that determine the widths of fields.
 #[derive(Debug, Default)]
 pub struct Structs {
-    constants: BTreeMap<String, u32>,
+    constants: BTreeMap<String, i64>,
     widths: BTreeMap<String, u32>,
     fields: BTreeMap<String, Vec<Field>>,
 }
@@ -47,12 +49,14 @@ impl Structs {
         let code = package
             .lines()
             .map(|line| line.split("//").next().unwrap_or_default());
-        let code = code.collect::<Vec<_>>().join(" ");
+        // A colon is then always between two bounds.
+        let code = code.collect::<Vec<_>>().join(" ").replace("::", ".");
         let mut members: Vec<Member> = Vec::new();
         for statement in code.split(';').map(str::trim) {
             if let Some((name, value)) = constant(statement) {
+                let value = evaluate(value, &self.constants);
                 self.constants
-                    .extend(self.sum(value).map(|value| (name.to_owned(), value)));
+                    .extend(value.map(|value| (name.to_owned(), value)));
             } else if let Some((kind, name)) = enumeration(statement) {
                 self.widths
                     .extend(self.width(kind).map(|width| (name.to_owned(), width)));
@@ -90,6 +94,10 @@ impl Structs {
     }
 
     fn member(&self, kind: &str, name: &str) -> Member {
+        let kind = match kind.rsplit_once('.') {
+            Some((_, kind)) if !kind.ends_with(']') => kind, // without its package
+            _ => kind,
+        };
         let kind_of = match kind {
             "logic" => Kind::Bit,
             name if self.fields.contains_key(name) => Kind::Struct(name.to_owned()),
@@ -129,24 +137,11 @@ impl Structs {
         if range.is_empty() {
             return Some(1);
         }
-        let (high, low) = range
-            .strip_prefix('[')?
-            .strip_suffix(']')?
-            .split_once(':')?;
-        (self.sum(high)? + 1).checked_sub(self.sum(low)?)
-    }
-
-    /// Returns the value of a sum of numbers and constants, with at most one `- N` at its end.
-    fn sum(&self, text: &str) -> Option<u32> {
-        let (plus, minus) = text.split_once('-').unwrap_or((text, "0"));
-        let value = |term: &str| {
-            let term = term.trim();
-            term.parse()
-                .ok()
-                .or_else(|| self.constants.get(term).copied())
-        };
-        let sum = plus.split('+').map(value).sum::<Option<u32>>()?;
-        sum.checked_sub(value(minus)?)
+        let range = range.strip_prefix('[')?.strip_suffix(']')?;
+        let (high, low) = range.split_once(':')?;
+        let value = |text| evaluate(text, &self.constants);
+        let bits = value(high)?.checked_add(1)?.checked_sub(value(low)?)?;
+        bits.try_into().ok()
     }
 }
 
@@ -179,11 +174,11 @@ package p;
         logic         last;
     } inner_t;
     typedef struct packed {
-        logic [BITS:0] number;
-        inner_t       inner;
+        logic [p::BITS:0] number;
+        p::inner_t    inner;
     } outer_t;
     typedef struct packed {
-        logic [1 << LOG:0] number;
+        logic [LOG > 2 ? 7 : 3:0] number;
     } strange_t;
 endpackage";
 

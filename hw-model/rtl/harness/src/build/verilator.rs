@@ -10,7 +10,8 @@ use super::{Module, Sources};
 const MISSING: &str = "Verilator 5.006 or newer is needed, on Debian by \
      `apt-get install verilator g++ zlib1g-dev`; the variable VERILATOR names another one";
 
-/// Flags of every module. Undefined state after power-on is zero, so that runs are reproducible.
+/// Flags of every module. State after power-on is random (`unique`), as the runtime's seed chooses,
+/// so that a missing reset shows; see `power_on.rs`.
 const FLAGS: [&str; 10] = [
     "--cc",
     "-O3",
@@ -21,7 +22,7 @@ const FLAGS: [&str; 10] = [
     "--x-assign",
     "fast",
     "--x-initial",
-    "fast",
+    "unique",
 ];
 
 /// An installed Verilator.
