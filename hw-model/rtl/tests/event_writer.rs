@@ -124,7 +124,7 @@ impl Card {
         self.rtl.set_event_valid(event.is_some().into());
         if let Some(event) = event {
             let data = structs::Event {
-                eqn: event.eqn,
+                eqn: event.eqn as u8,
                 event_type: event.kind.0,
                 number: event.number,
             };

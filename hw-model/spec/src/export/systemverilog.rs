@@ -63,7 +63,10 @@ pub fn print() -> String {
     section(out, "Mailboxes of commands, in bytes");
     print_mailboxes(out);
     line(out, "\nendpackage");
-    line(out, "// verilator lint_on UNUSEDPARAM\n\n`default_nettype wire");
+    line(
+        out,
+        "// verilator lint_on UNUSEDPARAM\n\n`default_nettype wire",
+    );
     core::mem::take(out)
 }
 
