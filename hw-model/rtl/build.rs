@@ -43,7 +43,8 @@ fn main() {
         module("responder", &[]),
         module("wqe_decode", &[]),
         module("send_engine", &[]),
-        module("pcie_requester", &[("LOG_TAGS", 4)]),
+        module("pcie_requester", &[("LOG_TIMEOUT", 13)]),
+        module("pcie_completer", &[]),
         module("dma_read", &[]),
         module("number_table", &[("BITS", 4), ("FIRST", 2)]),
     ];

@@ -24,7 +24,7 @@ pub mod verilated {
     modules!(
         roce_rx mtt mpt packetizer gather transmit memory_unit rx_buffer
         scatter completion_writer event_writer steer responder wqe_decode send_engine pcie_requester
-        dma_read number_table
+        pcie_completer dma_read number_table
     );
 }
 
