@@ -30,7 +30,12 @@ module alveo_top #(
     logic         rq_valid, rq_ready, rq_last, rc_valid, rc_ready, rc_last;
     logic         cq_valid, cq_ready, cq_last, cc_valid, cc_ready, cc_last;
     logic [511:0] rq_data, rc_data, cq_data, cc_data;
-    logic [15:0]  rq_keep, cc_keep;
+    logic [15:0]  rq_keep, cc_keep, function_status;
+    logic [5:0]   sequence_0, sequence_1;
+    logic [1:0]   sequence_valid, cq_np_req, max_payload;
+    logic [2:0]   max_read_req;
+    logic [3:0]   flr_in_process, msix_enable, msix_mask;
+    logic         flr_done;
     logic [136:0] rq_user;
     logic [160:0] rc_user;
     logic [182:0] cq_user;
@@ -45,28 +50,35 @@ module alveo_top #(
         .m_axis_rc_tready(rc_ready), .m_axis_cq_tdata(cq_data), .m_axis_cq_tlast(cq_last), .m_axis_cq_tuser(cq_user),
         .m_axis_cq_tvalid(cq_valid), .m_axis_cq_tready(cq_ready), .s_axis_cc_tdata(cc_data),
         .s_axis_cc_tkeep(cc_keep), .s_axis_cc_tlast(cc_last), .s_axis_cc_tuser(cc_user), .s_axis_cc_tvalid(cc_valid),
-        .s_axis_cc_tready(cc_ready)
+        .s_axis_cc_tready(cc_ready), .pcie_rq_seq_num0(sequence_0), .pcie_rq_seq_num1(sequence_1),
+        .pcie_rq_seq_num_vld0(sequence_valid[0]), .pcie_rq_seq_num_vld1(sequence_valid[1]), .pcie_cq_np_req(cq_np_req),
+        .cfg_max_payload(max_payload), .cfg_max_read_req(max_read_req), .cfg_function_status(function_status),
+        .cfg_flr_in_process(flr_in_process), .cfg_flr_done({3'b0, flr_done}), .cfg_interrupt_msix_enable(msix_enable),
+        .cfg_interrupt_msix_mask(msix_mask)
     );
+    wire unused_outputs = &{1'b0, rc_last, function_status, flr_in_process, msix_enable, msix_mask};
 
     logic        write_valid, write_wide, read_valid, read_wide, doorbell_valid, doorbell_ready;
     logic [13:0] write_at, read_at;
     logic [63:0] write_data, read_data, doorbell_value;
     logic [18:0] doorbell_slot;
-    pcie_completer completer (
-        .clk, .rst, .cq_data, .cq_last, .cq_user, .cq_valid, .cq_ready, .cc_data, .cc_keep, .cc_last, .cc_user,
-        .cc_valid, .cc_ready, .write_valid, .write_wide, .write_at, .write_data, .read_valid, .read_wide, .read_at,
-        .read_data, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value
-    );
-
-    logic         dma_read_valid, dma_read_ready, dma_line_valid, dma_line_error, dma_write_valid, dma_write_ready;
-    logic [63:0]  dma_read_iova, dma_write_iova, dma_write_strobe;
+    logic        dma_read_valid, dma_read_ready, dma_line_valid, dma_line_error, dma_write_valid, dma_write_ready;
+    logic [63:0] dma_read_iova, dma_write_iova, dma_write_strobe;
     logic [card_pkg::TAG_BITS-1:0] dma_read_tag, dma_line_tag;
     logic [511:0] dma_line, dma_write_line;
-    pcie_requester requester (
-        .clk, .rst, .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
-        .dma_line_tag, .dma_line, .dma_write_valid, .dma_write_ready, .dma_write_iova, .dma_write_line,
-        .dma_write_strobe, .rq_valid, .rq_ready, .rq_data, .rq_keep, .rq_last, .rq_user, .rc_valid, .rc_ready,
-        .rc_data, .rc_user, .rc_last
+    logic        function_reset, resetting;
+    // Extended tags: the block's capability is on, and hosts of gen3 x16 slots enable them; a host that
+    // does not needs `cfg_ext_tag` from the Device Control register (cfg_mgmt).
+    pcie_endpoint endpoint (
+        .clk, .rst(rst || !pcie_up), .rq_valid, .rq_ready, .rq_data, .rq_keep, .rq_last, .rq_user, .sequence_valid,
+        .sequence_0, .sequence_1, .rc_valid, .rc_ready, .rc_data, .rc_user, .cq_valid, .cq_ready, .cq_data, .cq_last,
+        .cq_user, .cq_np_req, .cc_valid, .cc_ready, .cc_data, .cc_keep, .cc_last, .cc_user,
+        .cfg_max_payload(max_payload), .cfg_max_read_req(max_read_req), .cfg_ext_tag(1'b1),
+        .bus_master(function_status[2]), .flr_in_process(flr_in_process[0]), .flr_done, .function_reset, .resetting,
+        .write_valid, .write_wide, .write_at, .write_data, .read_valid, .read_wide, .read_at, .read_data,
+        .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value, .dma_read_valid, .dma_read_ready,
+        .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error, .dma_line_tag, .dma_line, .dma_write_valid,
+        .dma_write_ready, .dma_write_iova, .dma_write_line, .dma_write_strobe
     );
 
     // ------------------------------------------------------------------------------------------ time
@@ -83,6 +95,7 @@ module alveo_top #(
     /* verilator lint_off PINCONNECTEMPTY */   // outputs for simulations only
     card card0 (
         .clk, .rst(rst || !pcie_up), .now_ns, .timer_ns(now_ns), .mac(MAC), .link_up, .qpn_base('0),
+        .function_reset, .msix_disabled(!msix_enable[0]), .msix_masked(msix_mask[0]), .resetting,
         .fail_injected(1'b0), .hang_commands(1'b0), .quiet(), .stopped(), .deadline_valid(), .deadline_ns(),
         .timer_deadline_valid(), .timer_deadline_ns(), .write_valid, .write_wide, .write_at, .write_data, .read_valid,
         .read_wide, .read_at, .read_data, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value,

@@ -2,14 +2,14 @@
 `default_nettype none
 
 // For lint only: the ports of the vendor's blocks on an Alveo-class board, as alveo_top uses them.
-// The vendor's IP gets these names when it is generated in the board's project. pcie_completer is not
-// written yet (docs/src/board.md).
+// The vendor's IP gets these names when it is generated in the board's project.
 /* verilator lint_off DECLFILENAME */   // several modules in a file
 /* verilator lint_off UNUSEDSIGNAL */   // none of them has a body
 /* verilator lint_off UNDRIVEN */
 /* verilator lint_off UNUSEDPARAM */
 
-// UltraScale+ Integrated Block for PCI Express: 512 bits, 250 MHz, dword-aligned, no straddling.
+// UltraScale+ Integrated Block for PCI Express: 512 bits, 250 MHz, dword-aligned; straddling on RQ and
+// RC (four TLPs), none on CQ and CC; client tags; one function with MSI-X in BAR0 ("external").
 (* blackbox *)
 module pcie4_uscale_plus_0 (
     input  logic         sys_clk,
@@ -33,17 +33,29 @@ module pcie4_uscale_plus_0 (
     output logic [160:0] m_axis_rc_tuser,
     output logic         m_axis_rc_tvalid,
     input  logic         m_axis_rc_tready,
+    output logic [5:0]   pcie_rq_seq_num0,
+    output logic [5:0]   pcie_rq_seq_num1,
+    output logic         pcie_rq_seq_num_vld0,
+    output logic         pcie_rq_seq_num_vld1,
     output logic [511:0] m_axis_cq_tdata,
     output logic         m_axis_cq_tlast,
     output logic [182:0] m_axis_cq_tuser,
     output logic         m_axis_cq_tvalid,
     input  logic         m_axis_cq_tready,
+    input  logic [1:0]   pcie_cq_np_req,
     input  logic [511:0] s_axis_cc_tdata,
     input  logic [15:0]  s_axis_cc_tkeep,
     input  logic         s_axis_cc_tlast,
     input  logic [80:0]  s_axis_cc_tuser,
     input  logic         s_axis_cc_tvalid,
-    output logic         s_axis_cc_tready
+    output logic         s_axis_cc_tready,
+    output logic [1:0]   cfg_max_payload,
+    output logic [2:0]   cfg_max_read_req,
+    output logic [15:0]  cfg_function_status,
+    output logic [3:0]   cfg_flr_in_process,
+    input  logic [3:0]   cfg_flr_done,
+    output logic [3:0]   cfg_interrupt_msix_enable,
+    output logic [3:0]   cfg_interrupt_msix_mask
 );
 endmodule
 
@@ -110,37 +122,6 @@ module IBUFDS_GTE4 (
     input  logic CEB,
     output logic O,
     output logic ODIV2
-);
-endmodule
-
-// BAR0 and BAR2 (CQ and CC) as the card's accesses. Not written yet.
-(* blackbox *)
-module pcie_completer (
-    input  logic         clk,
-    input  logic         rst,
-    input  logic [511:0] cq_data,
-    input  logic         cq_last,
-    input  logic [182:0] cq_user,
-    input  logic         cq_valid,
-    output logic         cq_ready,
-    output logic [511:0] cc_data,
-    output logic [15:0]  cc_keep,
-    output logic         cc_last,
-    output logic [80:0]  cc_user,
-    output logic         cc_valid,
-    input  logic         cc_ready,
-    output logic         write_valid,
-    output logic         write_wide,
-    output logic [13:0]  write_at,
-    output logic [63:0]  write_data,
-    output logic         read_valid,
-    output logic         read_wide,
-    output logic [13:0]  read_at,
-    input  logic [63:0]  read_data,
-    output logic         doorbell_valid,
-    input  logic         doorbell_ready,
-    output logic [18:0]  doorbell_slot,
-    output logic [63:0]  doorbell_value
 );
 endmodule
 

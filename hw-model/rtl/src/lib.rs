@@ -24,7 +24,7 @@ pub mod verilated {
     modules!(
         roce_rx mtt mpt packetizer gather transmit memory_unit rx_buffer
         scatter completion_writer event_writer steer responder wqe_decode send_engine pcie_requester
-        dma_read dma_write registers msix_table command_memory number_table
+        dma_read dma_write registers msix_table command_memory pcie_completer number_table
     );
 }
 

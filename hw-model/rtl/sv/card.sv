@@ -8,6 +8,9 @@
 // QPN are the board's. write_* and read_* are accesses to
 // BAR0, doorbell_* writes to BAR2, dma_* lines of host memory, tx_* and rx_* frames without FCS;
 // `rx_error` with the last beat: the MAC has found the frame damaged.
+// `function_reset` is a function-level reset: Control.reset, and the MSI-X table as after power-on;
+// `resetting` lasts until both are done. msix_disabled and msix_masked are MSI-X Enable (inverted) and
+// Function Mask of configuration space.
 // fail_injected and hang_commands are faults for tests. `quiet`: the card is idle, and stays idle
 // until an input changes or until `deadline_ns`, if `deadline_valid`. gid_* and begins_* report to a
 // simulated network which address the card has, and which QP can receive.
@@ -19,6 +22,10 @@ module card (
     input  logic [47:0]  mac,
     input  logic         link_up,
     input  logic [23:8]  qpn_base,
+    input  logic         function_reset,
+    input  logic         msix_disabled,
+    input  logic         msix_masked,
+    output logic         resetting,
     input  logic         fail_injected,
     input  logic         hang_commands,
     output logic         quiet,
@@ -97,19 +104,22 @@ module card (
     card_pkg::event_doorbell_t event_doorbell;
     logic        event_doorbell_valid, event_doorbell_ready;
     registers bar0 (
-        .clk, .rst, .reset, .reads_drained(drained), .now_ns, .mac, .link_up, .write_valid, .write_wide, .write_at,
-        .write_data, .read_valid, .read_wide, .read_at, .read_data, .enabled, .ring_base, .ring_log, .posted,
-        .completed, .fatal_command, .fatal_event, .fatal_context(1'b0), .fatal_injected(fail_injected), .stopped,
-        .counter_index, .counter, .msix_at, .msix_pair, .doorbell_valid(event_doorbell_valid),
-        .doorbell_ready(event_doorbell_ready), .doorbell(event_doorbell)
+        .clk, .rst, .function_reset, .reset, .reads_drained(drained), .now_ns, .mac, .link_up, .write_valid,
+        .write_wide, .write_at, .write_data, .read_valid, .read_wide, .read_at, .read_data, .enabled, .ring_base,
+        .ring_log, .posted, .completed, .fatal_command, .fatal_event, .fatal_context(1'b0),
+        .fatal_injected(fail_injected), .stopped, .counter_index, .counter, .msix_at, .msix_pair,
+        .doorbell_valid(event_doorbell_valid), .doorbell_ready(event_doorbell_ready), .doorbell(event_doorbell)
     );
+
+    assign resetting = reset;
 
     logic        interrupt_valid, interrupt_ready, message_valid, message_ready;
     logic [3:0]  interrupt_vector, message_vector;
     logic [63:0] message_address;
     logic [31:0] message_data;
     msix_table vectors (
-        .clk, .rst, .reset, .write_valid, .write_wide, .write_at, .write_data, .pair_at(msix_at), .pair(msix_pair),
+        .clk, .rst(rst || function_reset), .reset, .disabled(msix_disabled), .function_masked(msix_masked),
+        .write_valid, .write_wide, .write_at, .write_data, .pair_at(msix_at), .pair(msix_pair),
         .interrupt_valid, .interrupt_ready, .interrupt_vector, .message_valid, .message_ready, .message_address,
         .message_data, .message_vector
     );

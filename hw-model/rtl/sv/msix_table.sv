@@ -7,11 +7,14 @@
 // Ports: write_* as in registers; only the table is decoded; pair_at selects a pair of words, in the
 // same cycle. interrupt_* takes a vector; message_* gives the write: address, data and vector.
 // Invariants: after power-on all vectors are masked; a reset of the function leaves the table as it
-// is; messages of unmasked vectors leave in the order of the interrupts.
+// is; messages of unmasked vectors leave in the order of the interrupts. `disabled` and
+// `function_masked` (MSI-X Enable and Function Mask of configuration space) mask all vectors.
 module msix_table (
     input  logic         clk,
     input  logic         rst,              // power-on
     input  logic         reset,            // of the function
+    input  logic         disabled,
+    input  logic         function_masked,
 
     input  logic         write_valid,
     input  logic         write_wide,
@@ -38,7 +41,7 @@ module msix_table (
     logic [31:0]        controls [VECTORS];
     logic [VECTORS-1:0] pending, masked;
     for (genvar n = 0; n < VECTORS; n++) begin : g_masked
-        assign masked[n] = controls[n][0];
+        assign masked[n] = controls[n][0] || disabled || function_masked;
     end
 
     // ------------------------------------------------------------------------------ reads and writes

@@ -2,20 +2,26 @@
 `default_nettype none
 
 // Converts the card's lines to PCIe requests, on the 512-bit AXI4-Streams of AMD's hard blocks (RQ
-// and RC of UltraScale+ PG213 and Versal PG343: dword-aligned, not straddled, user-managed tags).
+// and RC of UltraScale+ PG213 and Versal PG343: dword-aligned, straddle options on, user-managed tags,
+// sequence numbers).
 //
-// Ports: dma_* connect to `card`, rq_* to s_axis_rq, rc_* to m_axis_rc. The `ready` of both kinds of
-// requests follow rq_ready in the same cycle. A posted write has no answer: no write error. A line is
-// aligned to 64 bytes, so that a request crosses neither 4 KiB nor a read completion boundary, is
-// within every MPS and MRRS, and a read has one completion.
-// Invariants: requests leave in the order in which they were taken: no read passes a write. A tag
-// belongs to one read until its completion. Each read returns one line; an unexpected completion
-// returns none.
+// Ports: dma_* connect to `card`, rq_* to s_axis_rq, rc_* to m_axis_rc, sequence_* to pcie_rq_seq_num,
+// cfg_* to the block's outputs of the same names. A posted write has no answer: no write error.
+// `written` and `passed` count lines: a completion that has to follow the first `written` lines may
+// leave when `passed` has reached this value. `idle`: no write is waiting, no tag is in use.
+// Invariants: a read does not pass a write that was taken before it. Each read returns one line; an
+// unexpected completion returns none. Without bus mastering, writes are dropped and reads are errors.
 module pcie_requester #(
-    parameter int LOG_TAGS = 8             // at most the 256 tags of 8 bits
+    parameter int LOG_TAGS = 8,            // 5 to 8
+    parameter int LOG_TIMEOUT = 24,
+    parameter int COUNT_BITS = 12
 ) (
     input  logic         clk,
     input  logic         rst,
+    input  logic [1:0]   cfg_max_payload,
+    input  logic [2:0]   cfg_max_read_req,
+    input  logic         cfg_ext_tag,
+    input  logic         bus_master,
 
     input  logic         dma_read_valid,
     output logic         dma_read_ready,
@@ -37,153 +43,58 @@ module pcie_requester #(
     output logic [15:0]  rq_keep,
     output logic         rq_last,
     output logic [136:0] rq_user,
+    input  logic [1:0]   sequence_valid,
+    input  logic [5:0]   sequence_0,
+    input  logic [5:0]   sequence_1,
     input  logic         rc_valid,
     output logic         rc_ready,
     input  logic [511:0] rc_data,
     input  logic [160:0] rc_user,
-    input  logic         rc_last
-);
-    wire unused_inputs = &{1'b0, rc_data, rc_user};
-    localparam int DWORDS = 16;            // of a line
-    localparam int FIRST_DWORDS = 12;      // of payload in the beat of the descriptor
 
-    // -------------------------------------------------------------------------------------- requests
-    logic [LOG_TAGS-1:0] free_tag, done_tag;
-    logic                has_tag, is_done, can_take, takes_read, takes_write, was_read;
-    free_list #(.BITS(LOG_TAGS)) tags (
-        .clk, .rst, .capacity((LOG_TAGS + 1)'(1 << LOG_TAGS)), .free_valid(has_tag), .free_number(free_tag),
-        .take(takes_read), .give_valid(is_done), .give_number(done_tag)
+    output logic [COUNT_BITS-1:0] written,
+    output logic [COUNT_BITS-1:0] passed,
+    output logic         idle
+);
+    logic         beat_valid, beat_ready, beat_first, beat_last, writes_idle, reads_idle;
+    logic [511:0] beat_data;
+    logic [4:0]   beat_dwords;
+    logic [7:0]   beat_enables;
+    logic [3:0]   beat_lines;
+    pcie_write_requests #(.COUNT_BITS(COUNT_BITS)) writes (
+        .clk, .rst, .cfg_max_payload, .write_valid(dma_write_valid), .write_ready(dma_write_ready),
+        .write_iova(dma_write_iova), .write_line(dma_write_line), .write_strobe(dma_write_strobe), .written,
+        .idle(writes_idle), .beat_valid, .beat_ready, .beat_data, .beat_dwords, .beat_first, .beat_last, .beat_enables,
+        .beat_lines
     );
 
-    logic wants_read;
-    assign wants_read = dma_read_valid && has_tag;
-    assign can_take = !rst && (!rq_valid || (rq_ready && rq_last));
-    assign dma_write_ready = can_take && !(wants_read && !was_read);
-    assign takes_write = dma_write_valid && dma_write_ready;
-    assign dma_read_ready = can_take && has_tag && !takes_write;
-    assign takes_read = dma_read_valid && dma_read_ready;
+    logic                name_valid, begin_valid, done_valid, read_valid, read_ready, refuse_valid, refuse_ready;
+    logic [LOG_TAGS+2:0] name_at;
+    logic [card_pkg::TAG_BITS-1:0] name_tag;
+    logic [LOG_TAGS-1:0] begin_tag, done_tag, read_tag, refuse_tag;
+    logic [3:0]          begin_lines, read_lines;
+    logic [63:6]         read_address;
+    logic [COUNT_BITS-1:0] read_after;
+    pcie_read_requests #(.LOG_TAGS(LOG_TAGS), .COUNT_BITS(COUNT_BITS)) reads (
+        .clk, .rst, .cfg_max_read_req, .cfg_ext_tag, .read_valid(dma_read_valid), .read_ready(dma_read_ready),
+        .read_iova(dma_read_iova), .read_tag(dma_read_tag), .written, .idle(reads_idle), .line_valid(name_valid),
+        .line_at(name_at), .line_tag(name_tag), .begin_valid, .begin_tag, .begin_lines, .done_valid, .done_tag,
+        .request_valid(read_valid), .request_ready(read_ready), .request_address(read_address),
+        .request_lines(read_lines), .request_tag(read_tag), .request_after(read_after)
+    );
 
-    // The dwords of a write that contain a written byte.
-    logic [DWORDS-1:0] is_written;
-    logic [3:0]        first, last;
-    always_comb begin
-        for (int n = 0; n < DWORDS; n++) is_written[n] = |dma_write_strobe[4*n +: 4];
-        first = '0;
-        last = '0;
-        for (int n = DWORDS - 1; n >= 0; n--)
-            if (is_written[n]) first = 4'(n);
-        for (int n = 0; n < DWORDS; n++)
-            if (is_written[n]) last = 4'(n);
-    end
+    pcie_request_stream #(.LOG_TAGS(LOG_TAGS), .COUNT_BITS(COUNT_BITS)) stream (
+        .clk, .rst, .bus_master, .beat_valid, .beat_ready, .beat_data, .beat_dwords, .beat_first, .beat_last,
+        .beat_enables, .beat_lines, .read_valid, .read_ready, .read_address, .read_lines, .read_tag, .read_after,
+        .refuse_valid, .refuse_ready, .refuse_tag, .rq_valid, .rq_ready, .rq_data, .rq_keep, .rq_last, .rq_user,
+        .sequence_valid, .sequence_0, .sequence_1, .passed
+    );
 
-    logic                is_write, is_second;
-    logic [63:2]         address;
-    logic [511:0]        payload;          // from its first dword on
-    logic [4:0]          dwords;
-    logic [3:0]          first_enable, last_enable;
-    logic [LOG_TAGS-1:0] tag;
-    always_ff @(posedge clk) begin
-        if (rq_ready) is_second <= rq_valid && !rq_last;
-        if (rq_ready && rq_last) rq_valid <= 1'b0;
-        if (takes_read) begin
-            rq_valid <= 1'b1;
-            is_write <= 1'b0;
-            address <= {dma_read_iova[63:6], 4'b0};
-            dwords <= 5'(DWORDS);
-            first_enable <= '1;
-            last_enable <= '1;
-            tag <= free_tag;
-        end
-        if (takes_write) begin
-            rq_valid <= is_written != '0;
-            is_write <= 1'b1;
-            address <= {dma_write_iova[63:6], first};
-            payload <= dma_write_line >> {first, 5'b0};
-            dwords <= {1'b0, last} - {1'b0, first} + 1'b1;
-            first_enable <= dma_write_strobe[{first, 2'b0} +: 4];
-            last_enable <= first == last ? '0 : dma_write_strobe[{last, 2'b0} +: 4];
-            tag <= '0;
-        end
-        if (takes_read || takes_write) was_read <= takes_read;
-        if (rst) begin
-            rq_valid <= 1'b0;
-            is_second <= 1'b0;
-            was_read <= 1'b0;
-        end
-    end
-
-    logic [127:0] descriptor;
-    logic         is_long;
-    logic [4:0]   beat_dwords;
-    always_comb begin
-        descriptor = '0;
-        descriptor[63:2] = address;
-        descriptor[74:64] = {6'b0, dwords};
-        descriptor[78:75] = {3'b0, is_write};
-        descriptor[103:96] = 8'(tag);
-        is_long = is_write && dwords > 5'(FIRST_DWORDS);
-        rq_last = is_second || !is_long;
-        rq_data = is_second ? {384'b0, payload[511:384]} : {payload[383:0], descriptor};
-        beat_dwords = 5'd4;                                     // the descriptor
-        if (is_write) beat_dwords = is_long ? 5'(DWORDS) : 5'd4 + dwords;
-        if (is_second) beat_dwords = dwords - 5'(FIRST_DWORDS);
-        for (int n = 0; n < DWORDS; n++) rq_keep[n] = 5'(n) < beat_dwords;
-        rq_user = '0;                                           // no straddling: sop and eop are ignored
-        rq_user[3:0] = first_enable;
-        rq_user[11:8] = last_enable;
-    end
-
-    // ----------------------------------------------------------------------------------- completions
-    logic [card_pkg::TAG_BITS-1:0] card_tags [1 << LOG_TAGS];
-    logic [2**LOG_TAGS-1:0] is_outstanding;
-    logic                   is_rest;       // this beat is the second one
-    logic                   rest_error, rest_done;
-    logic [LOG_TAGS-1:0]    rest_tag;
-    logic [415:0]           begun;
-    logic                   is_bad, ends_request, has_known_tag;
-    assign rc_ready = 1'b1;
-    assign has_known_tag = {1'b0, rc_data[71:64]} >> LOG_TAGS == '0;
-    // Error code, status, poisoned, a length other than a line's; the last three are errors of this
-    // completion.
-    assign is_bad = rc_data[15:12] != '0 || rc_data[45:43] != '0 || rc_data[46] || rc_data[42:32] != 11'(DWORDS);
-    assign ends_request = (rc_data[30] || rc_data[15:12] != '0) && has_known_tag;
-    assign done_tag = is_rest ? rest_tag : rc_data[64 +: LOG_TAGS];
-    assign is_done = rc_valid && rc_last && (is_rest ? rest_done : ends_request) && is_outstanding[done_tag];
-    always_ff @(posedge clk) begin
-        if (takes_read) card_tags[free_tag] <= dma_read_tag;
-    end
-    always_ff @(posedge clk) begin
-        if (rc_valid) begin
-            is_rest <= !rc_last;
-            if (!is_rest) begin
-                begun <= rc_data[511:96];
-                rest_tag <= done_tag;
-                rest_error <= is_bad;
-                rest_done <= ends_request;
-            end
-        end
-        dma_line_valid <= is_done;
-        dma_line_tag <= card_tags[done_tag];
-        dma_line <= {rc_data[95:0], is_rest ? begun : rc_data[511:96]};
-        // A whole line takes two beats.
-        dma_line_error <= rc_user[96] || !is_rest || rest_error;
-        if (is_done) is_outstanding[done_tag] <= 1'b0;
-        if (takes_read) is_outstanding[free_tag] <= 1'b1;
-        if (rst) begin
-            is_rest <= 1'b0;
-            dma_line_valid <= 1'b0;
-            is_outstanding <= '0;
-        end
-    end
-
-    // Lines are aligned. The bytes of a write are contiguous, because byte enables of a TLP with
-    // three or more dwords cannot express more.
-    logic [63:0] above;
-    assign above = (dma_write_strobe | (dma_write_strobe - 1'b1)) + 1'b1;
-    always_ff @(posedge clk) begin
-        if (takes_read) assert (dma_read_iova[5:0] == '0);
-        if (takes_write) assert (dma_write_iova[5:0] == '0 && (above & dma_write_strobe) == '0);
-    end
+    pcie_read_completions #(.LOG_TAGS(LOG_TAGS), .LOG_TIMEOUT(LOG_TIMEOUT)) completions (
+        .clk, .rst, .name_valid, .name_at, .name_tag, .begin_valid, .begin_tag, .begin_lines, .done_valid, .done_tag,
+        .refuse_valid, .refuse_ready, .refuse_tag, .rc_valid, .rc_ready, .rc_data, .rc_user, .dma_line_valid,
+        .dma_line_error, .dma_line_tag, .dma_line
+    );
+    assign idle = writes_idle && reads_idle && !rq_valid;
 endmodule
 
 `default_nettype wire

@@ -6,7 +6,8 @@
 //
 // Ports: write_* is an access of 4 bytes, or of 8 with `write_wide`; read_* likewise: `read_data` is
 // valid in the next cycle, in its low half for 4 bytes. `reset` is the reset of everything else:
-// after power-on, and from the write of Control.reset until `reads_drained` (see dma_read). fatal_*
+// after power-on, and from the write of Control.reset or from `function_reset` until `reads_drained`
+// (see dma_read). fatal_*
 // pulse when a block cannot go on; `stopped` holds until the next reset. counter_index selects a
 // counter, msix_* a word pair of the MSI-X table, in the same cycle. doorbell_* hands over the newest
 // value of each event queue's doorbell.
@@ -15,6 +16,7 @@
 module registers (
     input  logic         clk,
     input  logic         rst,
+    input  logic         function_reset,
     output logic         reset,
     input  logic         reads_drained,
 
@@ -87,7 +89,7 @@ module registers (
     logic [31:0] syndrome;
     logic        wants_reset, control_written;
     assign control_written = low_valid && low_at == ferroce_pkg::OFFSET_CONTROL;
-    assign wants_reset = control_written && low[ferroce_pkg::CONTROL_RESET_LSB];
+    assign wants_reset = function_reset || (control_written && low[ferroce_pkg::CONTROL_RESET_LSB]);
     assign stopped = syndrome != ferroce_pkg::FATAL_SYNDROME_NONE;
 
     always_ff @(posedge clk) begin
