@@ -75,7 +75,7 @@ module pcie_read_completions #(
     assign tag = header[64 +: LOG_TAGS];
     assign byte_count = header[28:16];
     assign dwords = header[42:32];
-    assign is_known = header[71:64] >> LOG_TAGS == '0 && is_open[tag] && header[15:12] != INVALID_TAG;
+    assign is_known = {1'b0, header[71:64]} >> LOG_TAGS == '0 && is_open[tag] && header[15:12] != INVALID_TAG;
     assign is_completed = header[30] && is_known;
     assign next = is_fresh[tag] ? '0 : nexts[tag];
     assign total = totals[tag];
