@@ -25,6 +25,7 @@
 #   make rtl-programs  programs on that card, with itself and with the model
 #   make rtl-test   blocks of the card in SystemVerilog against those of the model; more with
 #                 RTL_SEEDS=1000
+#   make rtl-pcie   that card's PCIe endpoint with cocotbext-pcie's model of AMD's hard block; PyPI
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
 #                 RAM and how they change; proofs; lines that the tests reach; whether the
 #                 tests find one-line faults
@@ -59,7 +60,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
 .PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench profile qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
-	demo-rtl rtl rtl-programs rtl-test rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
+	demo-rtl rtl rtl-programs rtl-test rtl-pcie rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
 
@@ -214,6 +215,11 @@ rtl-programs: build rtl
 rtl-test:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(RTL_PACKAGES) $$rust
 	$(CARGO) test --locked --quiet --workspace --manifest-path $(RTL)/Cargo.toml --features ferroce-rtl-harness/build
+
+# cocotb and its extensions are not in Debian.
+rtl-pcie:
+	@.ci/install-packages $(RTL_PACKAGES) python3 python3-venv libpython3-dev
+	@$(RTL)/cocotb/pcie/run
 
 rtl-lint:
 	@.ci/install-packages verilator yosys python3-venv

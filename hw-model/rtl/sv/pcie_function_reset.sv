@@ -25,8 +25,8 @@ module pcie_function_reset (
         case (step)
             AT_REST: if (in_process) step <= AT_BEGIN;
             AT_BEGIN: step <= AT_RESET;
-            // `resetting` follows function_reset a cycle later.
-            AT_RESET: if (!function_reset && !resetting && idle) begin
+            // `resetting` holds from this cycle on.
+            AT_RESET: if (!resetting && idle) begin
                 step <= AT_DONE;
                 done <= 1'b1;
             end

@@ -406,8 +406,8 @@ impl Bench {
     }
 }
 
-/// Goal: each request has exactly the effect and the completion of the table in docs/src/board.md, in
-/// order; no completion passes a posted write; all credits come back.
+/// Goal: each request has exactly the effect and the completion of the table in docs/src/board.md,
+/// in order; no completion passes a posted write; all credits come back.
 #[test]
 fn requests_are_executed_and_answered() {
     for_each_seed(SEEDS, |seed| {

@@ -98,7 +98,7 @@ impl Bench {
         line
     }
 
-    /// A strobe: often the whole line, else a run of bytes from or to an end of the line, or inside.
+    /// A strobe: often the whole line, else bytes from or to an end of the line, or inside.
     fn strobe(&mut self) -> u64 {
         if self.program.is_whole || self.random.below(3) > 0 {
             return u64::MAX;

@@ -11,7 +11,7 @@ use crate::streams::{Beat, CompletionSource, DESCRIPTOR, Request, bits};
 pub const LINES: u64 = 192;
 /// Address of the memory: above 4 GiB.
 pub const BASE: u64 = 0x12_3456_7000;
-/// Reads that may be answered next: no read waits for ever.
+/// Reads that may be answered next: no read waits forever.
 const WINDOW: usize = 8;
 const RCB: u64 = 64;
 
@@ -269,8 +269,8 @@ impl Host {
         }
     }
 
-    /// A completion that belongs to no request: the hard block says so, or it has a tag that the card
-    /// does not use.
+    /// A completion that belongs to no request: the hard block says so, or it has a tag that the
+    /// card does not use.
     fn unexpected(&mut self, random: &mut SplitMix64) {
         let tag = random.below(256) as u8;
         let is_used = usize::from(tag) < self.link.tags;

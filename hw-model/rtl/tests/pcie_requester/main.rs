@@ -1,5 +1,5 @@
-//! The PCIe requester against a host that interprets its TLPs like the hard block: the written data,
-//! the results of reads, the order of both, errors, and the rates.
+//! The PCIe requester against a host that interprets its TLPs like the hard block: the written
+//! data, the results of reads, the order of both, errors, and the rates.
 
 mod bench;
 mod host;
@@ -28,9 +28,9 @@ fn link(seed: u64, random: &mut SplitMix64) -> Link {
 }
 
 /// Goal: writes change exactly the bytes of their strobes; each line that is read has the content
-/// after all earlier writes, and comes once; TLPs are within MPS, MRRS and 4 KiB; no tag is used twice;
-/// errors, lost and unexpected completions end the affected lines and no other. Method: a host that
-/// answers in any order, in parts, with faults.
+/// after all earlier writes, and comes once; TLPs are within MPS, MRRS and 4 KiB; no tag is used
+/// twice; errors, lost and unexpected completions end the affected lines and no other. Method: a
+/// host that answers in any order, in parts, with faults.
 #[test]
 fn requests_are_executed_in_order() {
     let mut faults = std::collections::BTreeSet::new();
