@@ -11,6 +11,8 @@
 //   OP_STORE   writes `s_line` to host memory, then caches it
 //   OP_DROP    forgets an entry, without writing it back
 //   OP_CLEAR   forgets all entries and turns; the table now begins at `s_base`
+// look_* is a second way to entries that are cached: `look_line` is the entry of `look_index`, three
+// cycles with `look_move` later, if `look_hit`; requests meanwhile make it wrong.
 // m_valid ends each request for one cycle, with `m_line` of the first two and `m_error`: a DMA
 // failed, or OP_UPDATE found nothing. read_* and write_* are DMA of whole lines; write_error comes
 // with write_ready. `hit` and `miss` count OP_LOOKUP and OP_CHANGE.
@@ -31,6 +33,11 @@ module line_cache #(
     input  logic [INDEX_BITS-1:0] s_index,
     input  logic [511:0]          s_line,
     input  logic [63:0]           s_base,
+
+    input  logic                  look_move,
+    input  logic [INDEX_BITS-1:0] look_index,
+    output logic                  look_hit,
+    output logic [511:0]          look_line,
 
     output logic                  m_valid,
     output logic                  m_error,
@@ -95,6 +102,36 @@ module line_cache #(
     always_ff @(posedge clk) begin
         if (line_we) lines[{set, way}] <= new_line;
         m_line <= lines[{set, way}];
+    end
+
+    // ---------------------------------------------------------------------- the second way: no misses
+    logic [WAYS*KEY_BITS-1:0]      look_keys;
+    logic [INDEX_BITS-1:0]         looked1;
+    logic [LOG_SETS+LOG_WAYS-1:0]  looked2;
+    logic [WAYS-1:0]               look_match;
+    logic [LOG_WAYS-1:0]           look_way;
+    logic                          look_hit2;
+    always_comb begin
+        look_way = '0;
+        for (int w = 0; w < WAYS; w++) begin
+            look_match[w] = look_keys[w*KEY_BITS + VALID_BIT]
+                         && look_keys[w*KEY_BITS +: TAG_BITS] == looked1[INDEX_BITS-1:LOG_SETS];
+            if (look_match[w]) look_way = LOG_WAYS'(w);
+        end
+    end
+    always_ff @(posedge clk) begin
+        if (look_move) look_keys <= keys[look_index[LOG_SETS-1:0]];
+    end
+    always_ff @(posedge clk) begin
+        if (look_move) look_line <= lines[looked2];
+    end
+    always_ff @(posedge clk) begin
+        if (look_move) begin
+            looked1 <= look_index;
+            looked2 <= {looked1[LOG_SETS-1:0], look_way};
+            look_hit2 <= look_match != '0;
+            look_hit <= look_hit2;
+        end
     end
 
     // ------------------------------------------------------------------------------------ the set

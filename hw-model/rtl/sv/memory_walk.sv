@@ -34,6 +34,12 @@ module memory_walk #(
     input  logic [31:0]  s_length,
     input  logic [511:0] s_region,
 
+    input  logic         look_move,
+    input  logic [22:0]  look_index,
+    output logic         look_hit,
+    output logic [511:0] look_line,
+    output logic [26:0]  look_entries,
+
     output logic [3:0]   m_valid,
     input  logic [3:0]   m_ready,
     output card_pkg::piece_t m_piece,
@@ -68,7 +74,8 @@ module memory_walk #(
         .table_present(table_base != '0), .drop_valid(drop_valid && step == IDLE), .drop_ready, .drop_first,
         .drop_count, .s_valid(step == ASK), .s_ready(asked_ready), .s_address(address), .s_start(start),
         .s_length(length), .s_translation(translation), .s_first_page_offset(first_page_offset),
-        .s_log_page_size(log_page_size), .s_direct(direct), .m_valid(found), .m_ready(step == ASKED),
+        .s_log_page_size(log_page_size), .s_direct(direct), .look_move, .look_index, .look_hit, .look_line,
+        .look_entries, .m_valid(found), .m_ready(step == ASKED),
         .m_iova(found_iova), .m_length(found_length), .m_page_fault(page_fault), .m_dma_fault(dma_fault), .read,
         .read_ready, .line, .hit, .miss
     );

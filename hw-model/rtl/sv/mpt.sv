@@ -12,6 +12,7 @@
 //   OP_REMOVE 4  makes the entry at the place of s_key invalid
 //   OP_TABLE 5   the table now begins at `s_base` and has 2^s_log_entries entries; a base of 0: none
 // m_valid ends each for one cycle: `m_fault` says why not, `m_line` is the region.
+// look_* is line_cache's, `look_entries` the size of the table: memory_pipe uses them.
 // read_* and write_* are DMA of whole entries. `hit` and `miss` count entries that were cached or not.
 // Invariants: faults are found in the order key, protection domain, window, rights, bounds (IBTA vol
 // 1, 10.6.3); no entry outside of the table is read or written.
@@ -34,6 +35,12 @@ module mpt #(
     input  logic [511:0] s_line,
     input  logic [63:0]  s_base,
     input  logic [4:0]   s_log_entries,
+
+    input  logic         look_move,
+    input  logic [23:0]  look_index,
+    output logic         look_hit,
+    output logic [511:0] look_line,
+    output logic [24:0]  look_entries,
 
     output logic         m_valid,
     output logic [2:0]   m_fault,
@@ -80,9 +87,11 @@ module mpt #(
         .LOG_SETS(LOG_SETS), .WAYS(WAYS), .INDEX_BITS(INDEX_BITS), .WRITE_BACK(1)
     ) cache (
         .clk, .rst, .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(key[31:KEY_VARIANT_BITS]),
-        .s_line(op == OP_REMOVE ? '0 : new_line), .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line,
-        .read, .read_ready, .line, .write, .write_ready, .write_error, .hit, .miss
+        .s_line(op == OP_REMOVE ? '0 : new_line), .s_base(base), .look_move, .look_index, .look_hit, .look_line,
+        .m_valid(cached), .m_error(cache_error), .m_line, .read, .read_ready, .line, .write, .write_ready,
+        .write_error, .hit, .miss
     );
+    assign look_entries = entries;
 
     // ---------------------------------------------------------------- what the entry says of the access
     logic [31:0] word, entry_key, entry_pd, entry_access, entry_qpn;

@@ -7,7 +7,8 @@
 // Ports: table_* sets the address of the table and clears the cache; drop_* drops the lines of
 // `drop_count` entries from `drop_first` on; s_* requests the translation of an address, with the
 // fields of the region's MemoryEntry; m_* answers with the IOVA and the bytes to the end of the page,
-// or a fault. read_* is DMA of one line. `hit` and `miss` count lines that were found in the cache,
+// or a fault. look_* is line_cache's, `look_entries` the size of the table: memory_pipe uses them.
+// read_* is DMA of one line. `hit` and `miss` count lines that were found in the cache,
 // and not.
 // Invariants: a region without translation (`s_direct`) needs no DMA; no line outside of the table is
 // read; an answer holds until m_ready.
@@ -39,6 +40,12 @@ module mtt #(
     input  logic [63:0]  s_first_page_offset,
     input  logic [7:0]   s_log_page_size,
     input  logic         s_direct,
+
+    input  logic         look_move,
+    input  logic [LOG_MAX_ENTRIES-4:0] look_index,
+    output logic         look_hit,
+    output logic [511:0] look_line,
+    output logic [LOG_MAX_ENTRIES:0] look_entries,
 
     output logic         m_valid,
     input  logic         m_ready,
@@ -90,10 +97,13 @@ module mtt #(
         .LOG_SETS(LOG_SETS), .WAYS(WAYS), .INDEX_BITS(LINE_BITS), .WRITE_BACK(0)
     ) cache (
         .clk, .rst, .s_valid(cache_valid), .s_ready(cache_ready), .s_op(cache_op), .s_index(line_number), .s_line('0),
-        .s_base(base), .m_valid(cached), .m_error(cache_error), .m_line(cached_line), .read, .read_ready, .line,
+        .s_base(base), .look_move, .look_index, .look_hit, .look_line, .m_valid(cached), .m_error(cache_error),
+        .m_line(cached_line), .read, .read_ready, .line,
         .write(), .write_ready(1'b0), .write_error(1'b0), .hit, .miss
     );
     /* verilator lint_on PINCONNECTEMPTY */
+
+    assign look_entries = entries;
 
     // ------------------------------------------------------------------------------- pages and lines
     logic [63:0] page_mask, page, in_page, entry_page;

@@ -3,7 +3,7 @@
 
 // Buffers the pieces of packets: none leaves before its packet is complete.
 //
-// Ports: s_* takes pieces; `commit` releases the pieces taken so far to m_*, `rollback` drops the
+// Ports: s_* takes pieces; `commit` releases the pieces taken so far, with this cycle's, to m_*, `rollback` drops the
 // pieces taken since the last commit.
 // Invariants: pieces leave in order, each once. There is room for 2^LOG_DEPTH pieces, more than a
 // packet has: 16 segments, each crossing one page boundary.
@@ -37,7 +37,7 @@ module packet_pieces #(
     always_ff @(posedge clk) begin
         if (s_valid && s_ready) producer <= producer + 1'b1;
         if (rollback) producer <= committed;
-        if (commit) committed <= producer;
+        if (commit) committed <= producer + {{LOG_DEPTH{1'b0}}, s_valid && s_ready};
         if (m_valid && m_ready) consumer <= consumer + 1'b1;
         if (rst) begin
             producer <= '0;
@@ -47,7 +47,8 @@ module packet_pieces #(
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && (commit || rollback)) assert (!s_valid);
+        if (!rst && rollback) assert (!s_valid);
+        if (!rst && commit && s_valid) assert (s_ready);
     end
 endmodule
 

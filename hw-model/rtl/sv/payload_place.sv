@@ -5,15 +5,17 @@
 // receive WQE from an offset on (SEND). Each range goes through memory_unit, and its pieces go to
 // scatter.
 //
-// Ports: start_valid holds until `done`, with the packet's `bytes` (never 0) and their destination;
-// `fault`: a range was refused, and the run of pieces is not ended. `next_number` and `next_offset`
-// are the place in the receive WQE after the packet. segment_* is receive_segments.
+// Ports: start_valid begins, when no packet is in work, with the packet's `bytes` (never 0) and their
+// destination. The pieces wait for `puts`; `done` comes with the last one, or with `fault`: a range was refused,
+// and the run of pieces is not ended. `next_number` and `next_offset` are the place in the receive WQE after
+// the packet, with `done`. segment_* is receive_segments.
 // Invariants: only the last piece of the last range has `last`; at most 16 segments are read.
 module payload_place (
     input  logic                      clk,
     input  logic                      rst,
 
     input  logic                      start_valid,
+    input  logic                      puts,
     input  logic                      is_send,
     input  logic [7:0]                qp_index,
     input  logic [23:0]               pd,
@@ -42,32 +44,38 @@ module payload_place (
     input  logic                      place_ready,
     output card_pkg::piece_t          place
 );
-    typedef enum logic [2:0] {IDLE, LOOK, LOOKED, REQUEST, ANSWER, PUT, DONE} step_t;
+    typedef enum logic [2:0] {IDLE, LOOK, LOOKED, REQUEST, ANSWER, FAULT} step_t;
     step_t step;
 
     logic [12:0] left, part;               // of the packet, of the range
+    logic [4:0]  number;                   // the place in the receive WQE
+    logic [31:0] offset;
     logic [31:0] rest;                     // of the segment
-    card_pkg::piece_t piece;
-    assign rest = segment[95:64] - next_offset;
+    assign rest = segment[95:64] - offset;
 
-    assign segment_number = next_number[3:0];
+    logic is_refused, ends_range;
+    assign is_refused = answer_fault != 3'd0;
+    assign ends_range = step == ANSWER && puts && answer_valid && place_ready && answer.last;
+    assign segment_number = number[3:0];
     assign request_valid = step == REQUEST;
-    assign answer_ready = step == ANSWER;
-    assign place_valid = step == PUT;
+    assign answer_ready = step == ANSWER && puts && (place_ready || is_refused);
+    assign place_valid = step == ANSWER && puts && answer_valid && !is_refused;
     always_comb begin
-        place = piece;
-        place.last = piece.last && left == part;
+        place = answer;
+        place.last = answer.last && left == part;
     end
-    assign done = step == DONE;
+    assign fault = step == FAULT || is_refused;
+    assign done = puts && (step == FAULT || (step == ANSWER && answer_valid && is_refused) || (ends_range && left == part));
+    assign next_number = number;
+    assign next_offset = offset + {19'd0, part};
 
     always_ff @(posedge clk) begin
         case (step)
             IDLE: begin
                 left <= bytes;
                 part <= bytes;
-                fault <= 1'b0;
-                next_number <= first_number;
-                next_offset <= first_offset;
+                number <= first_number;
+                offset <= first_offset;
                 request.key <= key;
                 request.pd <= pd;
                 request.qpn <= card_pkg::QPN_BASE | {16'd0, qp_index};
@@ -78,45 +86,34 @@ module payload_place (
                 request.check_only <= 1'b0;
                 if (start_valid) step <= is_send ? LOOK : REQUEST;
             end
-            LOOK: begin
-                // Impossible: the WQE has room for the packet.
-                fault <= next_number[4];
-                step <= next_number[4] ? DONE : LOOKED;
-            end
+            // No segment is left: impossible, because the WQE has room for the packet.
+            LOOK: step <= number[4] ? FAULT : LOOKED;
             LOOKED: begin
                 part <= rest < {19'd0, left} ? rest[12:0] : left;
                 request.key <= segment[127:96];
-                request.address <= segment[63:0] + {32'd0, next_offset};
+                request.address <= segment[63:0] + {32'd0, offset};
                 request.length <= rest < {19'd0, left} ? rest : {19'd0, left};
                 if (rest == 32'd0) begin
-                    next_number <= next_number + 1'b1;
-                    next_offset <= '0;
+                    number <= number + 1'b1;
+                    offset <= '0;
                     step <= LOOK;
                 end else step <= REQUEST;
             end
             REQUEST: if (request_ready) step <= ANSWER;
-            ANSWER: if (answer_valid) begin
-                piece <= answer;
-                fault <= answer_fault != 3'd0;
-                step <= answer_fault != 3'd0 ? DONE : PUT;
+            ANSWER: if (ends_range) begin
+                left <= left - part;
+                offset <= next_offset;
+                step <= LOOK;
             end
-            PUT: if (place_ready) begin
-                if (!piece.last) step <= ANSWER;
-                else begin
-                    left <= left - part;
-                    next_offset <= next_offset + {19'd0, part};
-                    step <= left == part ? DONE : LOOK;
-                end
-            end
-            DONE: step <= IDLE;
-            default: step <= IDLE;
+            default: ;
         endcase
+        if (done) step <= IDLE;
         if (rst) step <= IDLE;
     end
 
     always_ff @(posedge clk) begin
         if (!rst && step == IDLE && start_valid) assert (bytes != 13'd0);
-        if (!rst && step == PUT) assert (piece.bytes <= part && part <= left);
+        if (!rst && place_valid) assert (place.bytes <= part && part <= left);
     end
 endmodule
 

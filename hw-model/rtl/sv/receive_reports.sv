@@ -37,7 +37,8 @@ module receive_reports (
     assign slot = c.consumer - 32'd1;
     assign completion_valid = step == card_pkg::AT_FINISH && completes;
     assign event_valid = raises && (step == card_pkg::AT_FINISH || step == card_pkg::AT_ESTABLISH);
-    assign done = !completes && !raises;
+    // A QP fails in the cycle after its reports.
+    assign done = (!completes || (completion_ready && !fails)) && (!raises || (event_ready && !fails));
 
     always_ff @(posedge clk) begin
         case (step)

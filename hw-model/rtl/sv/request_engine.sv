@@ -111,11 +111,11 @@ module request_engine (
     assign look_qp = job_qp;
     assign idle = step == card_pkg::AT_IDLE && jobs_idle;
 
-    logic is_expected, is_ahead, is_behind, is_refused, lacks_receive, needs_access, may_forget;
+    logic is_expected, is_ahead, is_behind, is_refused, lacks_receive, needs_access, may_forget, establishes;
     logic has_payload, placed, place_fault, raises, fails, is_finished;
     request_steps steps (
         .clk, .rst, .is_last_qp(job_qp == '1), .takes_job(takes_packet || takes_other), .job, .look_ready,
-        .control_op(control.op), .may_forget, .is_flushed, .has_failed(c.failed), .is_ahead, .is_behind, .raises,
+        .control_op(control.op), .may_forget, .is_flushed, .has_failed(c.failed), .is_ahead, .is_behind, .establishes, .raises,
         .event_ready, .is_refused, .lacks_receive, .kind, .needs_access, .fetch_ready, .fetch_error, .request_ready,
         .answer_valid, .answer_refuses(answer_fault != 3'd0), .has_payload, .placed, .place_fault, .is_finished,
         .step, .refusal
@@ -141,6 +141,11 @@ module request_engine (
     assign lacks_receive = !is_refused && kind.takes_receive && !has_receive;
     // A message of one packet is checked with its pieces.
     assign needs_access = p.length != 32'd0 && (kind.is_read || (kind.is_write && kind.starts && !kind.ends));
+    assign establishes = !c.established && q.state == ferroce_pkg::QP_STATE_CODE_RTR[2:0];
+    // Nothing but the range itself can be refused, and it depends on no receive WQE that has to be fetched.
+    logic starts_early;
+    assign starts_early = is_expected && !c.failed && has_payload && !is_refused && !lacks_receive && !kind.is_length_wrong
+        && !kind.is_too_long && !needs_access && (kind.is_write || (kind.is_send && !kind.starts));
     assign is_flushed = !in_error || (!c.receive_used && !has_receive);
 
     // --------------------------------------------------------------------------------- the QP's context
@@ -181,8 +186,8 @@ module request_engine (
 
     logic memory_done;
     request_memory memory (
-        .clk, .rst, .step, .takes_payload(packet.payload_bytes != 13'd0), .job_qp, .p, .q, .kind, .c, .placed,
-        .place_fault, .next_number, .next_offset, .has_payload, .done(memory_done), .segment_number, .segment,
+        .clk, .rst, .step, .takes_payload(packet.payload_bytes != 13'd0), .job_qp, .p, .q, .kind, .c,
+        .starts_early, .placed, .place_fault, .next_number, .next_offset, .has_payload, .done(memory_done), .segment_number, .segment,
         .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .place_valid,
         .place_ready, .place, .place_drop
     );

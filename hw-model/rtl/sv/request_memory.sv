@@ -5,7 +5,8 @@
 // packet's payload. The payload of a packet without pieces is dropped.
 //
 // Ports: `step` and the data of the job, as in request_engine. request_*, answer_* are memory_unit's,
-// place_* goes to scatter, segment_* reads receive_segments. `placed` ends the step PLACE,
+// place_* goes to scatter, segment_* reads receive_segments. `starts_early`, in the step PSN: the packet will
+// come to the step PLACE, and its range is known. `placed` ends the step PLACE,
 // `place_fault` with it; `next_number` and `next_offset` are the place in the receive WQE then.
 // `has_payload`: of this packet, and not placed yet. `done`: no payload is left to be dropped.
 // Invariant: a packet with payload has one run of pieces that ends with `last`.
@@ -19,6 +20,7 @@ module request_memory (
     input  card_pkg::qp_t             q,
     input  card_pkg::request_kind_t   kind,
     input  card_pkg::receive_state_t  c,
+    input  logic                      starts_early,
 
     output logic                      placed,
     output logic                      place_fault,
@@ -45,9 +47,13 @@ module request_memory (
     logic place_request_valid, place_answer_ready, piece_valid;
     card_pkg::memory_request_t place_request, access_request;
     card_pkg::piece_t piece;
+    // In the step PSN the context does not have the place of a new message yet.
+    logic takes_reth;
+    assign takes_reth = step == card_pkg::AT_PSN && kind.starts;
     payload_place placer (
-        .clk, .rst, .start_valid(step == card_pkg::AT_PLACE), .is_send(kind.is_send), .qp_index(job_qp), .pd(q.pd),
-        .key(c.key), .address(c.address), .bytes(p.payload_bytes), .first_number(c.number), .first_offset(c.offset),
+        .clk, .rst, .start_valid(step == card_pkg::AT_PLACE || (step == card_pkg::AT_PSN && starts_early)),
+        .puts(step == card_pkg::AT_PLACE), .is_send(kind.is_send), .qp_index(job_qp), .pd(q.pd),
+        .key(takes_reth ? p.r_key : c.key), .address(takes_reth ? p.address : c.address), .bytes(p.payload_bytes), .first_number(c.number), .first_offset(c.offset),
         .done(placed), .fault(place_fault), .next_number, .next_offset, .segment_number, .segment,
         .request_valid(place_request_valid), .request_ready, .request(place_request), .answer_valid,
         .answer_ready(place_answer_ready), .answer, .answer_fault, .place_valid(piece_valid), .place_ready,

@@ -37,7 +37,7 @@ module request_reply (
     logic [23:0] reply_psn, reply_msn;
     logic [7:0]  reply_syndrome;
     assign reply_valid = step == card_pkg::AT_FINISH && replies;
-    assign done = !replies;
+    assign done = !replies || reply_ready;
     assign reply = {reply_reads, reply_repeats, reply_ends_qp, reply_psn, reply_syndrome, reply_msn,
                     p.number, p.address, p.r_key, p.length};
 

@@ -21,6 +21,7 @@ module request_steps (
     input  logic                     has_failed,      // the QP
     input  logic                     is_ahead,
     input  logic                     is_behind,
+    input  logic                     establishes,     // in PSN: an expected packet raises an event
     input  logic                     raises,
     input  logic                     event_ready,
     input  logic                     is_refused,      // in CHECK
@@ -65,7 +66,8 @@ module request_steps (
 
             card_pkg::AT_PSN: begin
                 if (has_failed || is_ahead) step <= card_pkg::AT_FINISH;
-                else step <= is_behind ? card_pkg::AT_DUPLICATE : card_pkg::AT_ESTABLISH;
+                else if (is_behind) step <= card_pkg::AT_DUPLICATE;
+                else step <= establishes ? card_pkg::AT_ESTABLISH : card_pkg::AT_CHECK;
             end
             card_pkg::AT_DUPLICATE: step <= card_pkg::AT_FINISH;
             card_pkg::AT_ESTABLISH: if (!raises || event_ready) step <= card_pkg::AT_CHECK;

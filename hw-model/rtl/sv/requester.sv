@@ -99,7 +99,7 @@ module requester (
 
     typedef enum logic [4:0] {
         INIT, IDLE, LOAD, LOADED, DECIDE, ENTRY, RESUME, FETCH, FETCHING, FETCHED, BEGIN, APPEND,
-        REWRITE, SETTLE, MESSAGE, WALK, SEND, TIMER, YIELD, STORE, FLUSH, FLUSH_NEXT, FLUSH_CQE,
+        REWRITE, SETTLE, MESSAGE, WALK, SEND, YIELD, STORE, FLUSH, FLUSH_NEXT, FLUSH_CQE,
         CONTROL_LOAD, CONTROL_LOADED, CONTROL_DRAIN, CONTROL_RESET, CONTROL_STORE, CONTROL_DONE
     } step_t;
     step_t step;
@@ -113,7 +113,7 @@ module requester (
     logic new_pass;                        // it went back, and no packet has left since
     logic flushing;
     logic resuming;                        // the fetched WQE was begun before
-    logic more;                            // packets of it are to be sent
+    logic just_sent;                       // a packet, in the previous cycle
 
     // --------------------------------------------------------------------------------------- the WQE
     logic have_wqe;                        // wqe_decode holds the WQE of QP `wqe_qp` at `wqe_index`
@@ -124,11 +124,14 @@ module requester (
     logic decode_begin, decoded;
     logic [3:0] segment_number;
     card_pkg::segment_t segment;
-    assign decode_begin = step == FETCH;
-    assign wanted_index = resuming ? e.index : s.fetched;
-    assign wanted_available = resuming ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
+    logic begins_next, resumes;
+    assign begins_next = step == DECIDE && may_begin && !holds_next;
+    assign decode_begin = step == FETCH || begins_next;
+    assign resumes = resuming && step != DECIDE;
+    assign wanted_index = resumes ? e.index : s.fetched;
+    assign wanted_available = resumes ? ferroce_pkg::WQE_MAX_BLOCKS : producer - s.fetched;
 
-    wqe_decode decode (
+    wqe_ahead decode (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
         .begin_available(wanted_available), .done(decoded), .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET), .ahead_valid(reads_ahead), .ahead_qp(at),
@@ -171,9 +174,9 @@ module requester (
         packet.payload_bytes = payload_bytes;
         packet.qp = at;
     end
-    assign packet_valid = step == SEND;
+    assign packet_valid = step == SEND && !timer_valid;
 
-    logic walk_start, walked, walk_valid, walk_ready, pieces_idle;
+    logic is_sent, walk_start, walked, walk_valid, walk_ready, pieces_idle;
     logic [2:0] walk_fault;
     card_pkg::piece_t walk_piece;
     logic [23:0] qpn;
@@ -220,13 +223,16 @@ module requester (
     assign fits = !is_window_full && !is_read_limited
                && {1'b0, in_flight} + {1'b0, psns} <= HALF_OF_PSNS;
 
-    logic has_gid, is_nop, is_rts, is_err, has_work;
+    logic has_gid, is_nop, is_rts, is_err, has_work, may_begin, holds_next;
     assign gid_index = q.path.source_gid_index[3:0];
     assign has_gid = gid != '0 && q.path.source_gid_index[7:card_pkg::LOG_GIDS] == '0;
     assign is_nop = wqe.opcode == ferroce_pkg::SEND_OPCODE_NOP;
     assign is_rts = q.state == 3'(ferroce_pkg::QP_STATE_CODE_RTS);
     assign is_err = q.state == 3'(ferroce_pkg::QP_STATE_CODE_ERR);
     assign has_work = s.fetched != producer;
+    assign may_begin = is_rts && has_work && !outstanding[card_pkg::LOG_OUTSTANDING] && s.cursor == s.tail && !is_errored
+                    && !has_to_rewind && !is_waiting;
+    assign holds_next = have_wqe && wqe_qp == at && wqe_index == s.fetched;
 
     logic is_same;                         // equals the request in the table
     assign is_same = wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && wqe.length == e.length
@@ -261,9 +267,11 @@ module requester (
     assign again_valid = step == YIELD || step == CONTROL_STORE;
     assign again_qp = at;
     assign qp_wanted = step == LOAD || step == CONTROL_LOAD;
-    assign walk_start = step == MESSAGE && !has_to_rewind && !is_errored && !is_waiting
+    assign walk_start = (step == MESSAGE || (step == APPEND && is_sent)) && !has_to_rewind && !is_errored && !is_waiting
                      && budget != '0 && !is_window_full && payload_bytes != '0;
-    assign went_back = new_pass && (step == TIMER || (step == STORE && s.cursor == s.tail));
+    // A new request has packets.
+    assign is_sent = e.status == ferroce_pkg::CQE_STATUS_SUCCESS && !e.is_local;
+    assign went_back = new_pass && (just_sent || (step == STORE && !timer_valid && s.cursor == s.tail));
     assign settle = step == SETTLE;
     assign flush_valid = step == FLUSH;
     assign reset_valid = step == CONTROL_RESET;
@@ -275,7 +283,6 @@ module requester (
     assign query.producer = producer;
     assign query.fetched = s.fetched;
     assign query.drained = s.tail == retired.head;
-    assign timer_valid = step == TIMER && q.timeout != '0;
     assign idle = step == IDLE && pieces_idle && lines_idle;
 
     always_comb begin
@@ -296,6 +303,15 @@ module requester (
     assign count_wqe_error = step == BEGIN && wqe.status != ferroce_pkg::CQE_STATUS_SUCCESS;
 
     always_ff @(posedge clk) begin
+        // The timer of a packet starts in the cycle that writes `newest_psn`, or later.
+        just_sent <= packet_valid && packet_ready;
+        if (timer_ready) timer_valid <= 1'b0;
+        if (just_sent) new_pass <= 1'b0;
+        if (decode_begin) begin
+            wqe_qp <= at;
+            wqe_index <= wanted_index;
+            have_wqe <= 1'b1;
+        end
         case (step)
             INIT: begin
                 sweep <= sweep + 1'b1;
@@ -322,7 +338,7 @@ module requester (
 
             DECIDE: begin
                 resuming <= s.cursor != s.tail;
-                if (is_err || is_errored) step <= FLUSH;
+                if (is_err || is_errored) step <= timer_valid ? DECIDE : FLUSH;
                 else if (!is_rts && q.state != 3'(ferroce_pkg::QP_STATE_CODE_SQD)) step <= STORE;
                 else if (has_to_rewind) begin
                     s.next_psn <= retired.oldest_psn;
@@ -330,11 +346,11 @@ module requester (
                     s.reads_sent <= retired.reads_done;
                     // The first packet of the new pass requests an acknowledge.
                     s.since_ack_request <= 4'(ACK_REQUEST_INTERVAL - 1);
-                    new_pass <= is_going_back;
+                    new_pass <= is_going_back && !just_sent;
                 end else if (is_waiting) step <= STORE;
                 else if (s.cursor != s.tail) step <= ENTRY;
-                else if (!is_rts || !has_work || outstanding[card_pkg::LOG_OUTSTANDING]) step <= STORE;
-                else step <= have_wqe && wqe_qp == at && wqe_index == s.fetched ? BEGIN : FETCH;
+                else if (!may_begin) step <= STORE;
+                else step <= holds_next ? BEGIN : FETCHING;
             end
             ENTRY: begin
                 e <= table_read;
@@ -348,12 +364,7 @@ module requester (
                 end else step <= have_wqe && wqe_qp == at && wqe_index == e.index ? FETCHED : FETCH;
             end
 
-            FETCH: begin
-                wqe_qp <= at;
-                wqe_index <= wanted_index;
-                have_wqe <= 1'b1;
-                step <= FETCHING;
-            end
+            FETCH: step <= FETCHING;
             FETCHING: if (decoded) step <= flushing ? FLUSH_CQE : resuming ? FETCHED : BEGIN;
             // A WQE that was begun is unchanged, unless software has overwritten it.
             FETCHED: begin
@@ -384,7 +395,7 @@ module requester (
                 else if (e.is_local) begin
                     s.cursor <= s.cursor + 1'b1;
                     step <= SETTLE;
-                end else step <= MESSAGE;
+                end else step <= walk_start ? WALK : MESSAGE;
             end
             REWRITE: step <= SETTLE;
             SETTLE: step <= e.status != ferroce_pkg::CQE_STATUS_SUCCESS ? STORE : DECIDE;
@@ -407,16 +418,11 @@ module requester (
                 if (is_last) s.cursor <= s.cursor + 1'b1;
                 budget <= budget - 1'b1;
                 timer_deadline <= now_ns + (64'd4096 << q.timeout);
-                more <= !is_last;
-                step <= TIMER;
-            end
-            // `newest_psn` is in the memory when the timer starts.
-            TIMER: if (timer_ready || q.timeout == '0) begin
-                new_pass <= 1'b0;
-                step <= more ? MESSAGE : budget == '0 ? YIELD : DECIDE;
+                timer_valid <= q.timeout != '0;
+                step <= !is_last ? MESSAGE : budget == 5'd1 ? YIELD : DECIDE;
             end
             YIELD: step <= STORE;
-            STORE: step <= IDLE;
+            STORE: if (!timer_valid) step <= IDLE;
 
             FLUSH: if (flush_ready) begin
                 s.cursor <= s.tail;
@@ -453,6 +459,7 @@ module requester (
             step <= INIT;
             sweep <= '0;
             have_wqe <= 1'b0;
+            {timer_valid, just_sent} <= '0;
         end
     end
 

@@ -82,16 +82,19 @@ module segment_walk (
     assign piece_valid = step == RING || (step == ANSWER && answer_valid && answer_fault == '0);
     assign answer_ready = step == ANSWER && (piece_ready || answer_fault != '0);
     assign request_valid = step == REQUEST;
-    assign done = step == DONE;
+    logic ends_range, ends;
+    assign ends_range = step == ANSWER && answer_valid && answer_ready && answer.last;
+    assign ends = ends_range && is_last && answer_fault == '0;
+    assign done = step == DONE || ends;
 
     always_ff @(posedge clk) begin
         case (step)
             IDLE: if (start) begin
                 skip <= is_inline ? offset + {25'b0, inline_at} : offset;
                 left <= bytes;
-                number <= '0;
-                fault <= '0;
-                step <= is_inline ? RING : SEGMENT;
+                fault <= segments == '0 && !is_inline ? FAULT_NO_SEGMENT : 3'd0;
+                // Segment 0 was read before.
+                step <= is_inline ? RING : segments == '0 ? DONE : SEEK;
             end
             SEGMENT: begin                 // it is read
                 step <= SEEK;
@@ -117,20 +120,26 @@ module segment_walk (
                 step <= REQUEST;
             end
             REQUEST: if (request_ready) step <= ANSWER;
-            ANSWER: if (answer_valid && answer_ready && answer.last) begin
+            ANSWER: if (ends_range) begin
                 left <= left - request.length[12:0];
                 fault <= answer_fault;
-                step <= is_last || answer_fault != '0 ? DONE : SEGMENT;
+                step <= answer_fault != '0 ? DONE : SEGMENT;
             end
             RING: if (piece_ready) begin
                 left <= left - ring_part;
                 skip <= skip + {19'b0, ring_part};
                 if (piece.last) step <= DONE;
             end
-            DONE: step <= IDLE;
-            default: step <= IDLE;
+            default: ;
         endcase
-        if (rst) step <= IDLE;
+        if (done) begin
+            number <= '0;
+            step <= IDLE;
+        end
+        if (rst) begin
+            number <= '0;
+            step <= IDLE;
+        end
     end
 
     always_ff @(posedge clk) begin

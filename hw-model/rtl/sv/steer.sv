@@ -2,7 +2,7 @@
 `default_nettype none
 
 // Passes valid packets to the engine of their QP: requests to the responder, answers to the
-// completer, one at a time. Drops all others.
+// completer, one at a time; while it is handled, the next one is checked. Drops all others.
 //
 // Ports: packet_* come from rx_buffer. `request_*` and `answer_*` hand `handed`, with the context of
 // its QP, to the responder or the completer; `*_done` ends it, at the earliest with the hand-over.
@@ -48,27 +48,28 @@ module steer (
     output logic                 count_wrong_path,
     output logic                 idle
 );
-    typedef enum logic [2:0] {IDLE, LOOK, JUDGE, ANNOUNCE, HAND, WORK} step_t;
-    step_t step;
-
     // ------------------------------------------------------------------------------------ the checks
+    // `next` waits for its turn with the current context of its QP: the state may change meanwhile.
+    typedef enum logic [1:0] {EMPTY, LOOK, JUDGE} check_t;
+    check_t check;
+    card_pkg::rx_packet_t next;
     logic         is_rc, is_answer, is_known, receives, is_connected, has_p_key;
     logic [card_pkg::LOG_GIDS-1:0] own_gid;
     logic [127:0] peer, source;
-    logic         is_dropped;
-    assign is_rc = handed.opcode[7:5] == 3'd0;
-    assign is_answer = handed.opcode[4:0] >= 5'h0d && handed.opcode[4:0] <= 5'h12;
-    assign is_known = handed.dest_qpn[23:8] == card_pkg::QPN_BASE[23:8] && qp.exists
+    logic         is_dropped, takes_next;
+    assign is_rc = next.opcode[7:5] == 3'd0;
+    assign is_answer = next.opcode[4:0] >= 5'h0d && next.opcode[4:0] <= 5'h12;
+    assign is_known = next.dest_qpn[23:8] == card_pkg::QPN_BASE[23:8] && qp.exists
         && qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0];
     always_comb begin
         for (int i = 0; i < 16; i++) peer[8*(15-i) +: 8] = qp.path.dest_gid[8*i +: 8];
-        source = handed.is_v6 ? handed.source : {80'd0, 16'hffff, handed.source[31:0]};
+        source = next.is_v6 ? next.source : {80'd0, 16'hffff, next.source[31:0]};
     end
     // A switch may flood a frame for another station that has a QP with this number and peer.
     assign own_gid = qp.path.source_gid_index[card_pkg::LOG_GIDS-1:0];
-    assign is_connected = peer == source && handed.to_gid[own_gid];
+    assign is_connected = peer == source && next.to_gid[own_gid];
     // The card's key is a full member: it matches members of either kind (IBTA vol 1, 10.9.3).
-    assign has_p_key = handed.p_key[14:0] == card_pkg::DEFAULT_P_KEY[14:0];
+    assign has_p_key = next.p_key[14:0] == card_pkg::DEFAULT_P_KEY[14:0];
     always_comb begin
         if (is_answer) receives = qp.state == ferroce_pkg::QP_STATE_CODE_RTS[2:0]
             || qp.state == ferroce_pkg::QP_STATE_CODE_SQD[2:0];
@@ -76,37 +77,48 @@ module steer (
     end
     assign is_dropped = !is_known || !is_connected || !is_rc || !has_p_key || !receives;
 
-    // ------------------------------------------------------------------------------------- the steps
-    logic to_answer, drops, is_done;
-    assign packet_ready = step == IDLE;
-    assign qp_index = handed.dest_qpn[7:0];
+    assign packet_ready = check == EMPTY || takes_next;
+    assign qp_index = next.dest_qpn[7:0];
+    always_ff @(posedge clk) begin
+        if (check == LOOK) check <= JUDGE;
+        if (packet_ready) begin
+            next <= packet;
+            check <= packet_valid ? LOOK : EMPTY;
+        end
+        if (rst) check <= EMPTY;
+    end
+
+    // ----------------------------------------------------------------------- the packet that is handled
+    typedef enum logic [1:0] {IDLE, ANNOUNCE, HAND, WORK} step_t;
+    step_t step;
+    logic to_answer, drops, is_done, has_payload, ends;
+    assign has_payload = handed.payload_bytes != 13'd0;
     assign request_valid = step == HAND && !to_answer;
     assign answer_valid = step == HAND && to_answer;
     assign is_done = to_answer ? answer_done : request_done;
-    assign idle = step == IDLE && !packet_valid;
+    // An engine that gives no pieces may still work on its packet while the other one gets the next one.
+    assign ends = (step == ANNOUNCE && place_ready && drops)
+               || (step == HAND && (to_answer ? answer_ready : request_ready) && (is_done || !has_payload))
+               || (step == WORK && is_done);
+    assign takes_next = check == JUDGE && (step == IDLE || ends);
+    assign idle = step == IDLE && check == EMPTY && !packet_valid;
 
     always_ff @(posedge clk) begin
-        count_no_qp <= 1'b0;
-        count_wrong_path <= 1'b0;
         case (step)
-            IDLE: if (packet_valid) begin
-                handed <= packet;
-                step <= LOOK;
-            end
-            LOOK: step <= JUDGE;
-            JUDGE: begin
-                handed_qp <= qp;
-                to_answer <= is_answer;
-                drops <= is_dropped;
-                count_no_qp <= !is_known;
-                count_wrong_path <= is_known && !is_connected;
-                step <= is_dropped || handed.payload_bytes == 13'd0 ? ANNOUNCE : HAND;
-            end
-            ANNOUNCE: if (place_ready) step <= drops ? IDLE : HAND;
-            HAND: if (to_answer ? answer_ready : request_ready) step <= is_done ? IDLE : WORK;
-            WORK: if (is_done) step <= IDLE;
-            default: step <= IDLE;
+            ANNOUNCE: if (place_ready && !drops) step <= HAND;
+            HAND: if (to_answer ? answer_ready : request_ready) step <= WORK;
+            default: ;
         endcase
+        if (ends) step <= IDLE;
+        count_no_qp <= takes_next && !is_known;
+        count_wrong_path <= takes_next && is_known && !is_connected;
+        if (takes_next) begin
+            handed <= next;
+            handed_qp <= qp;
+            to_answer <= is_answer;
+            drops <= is_dropped;
+            step <= is_dropped || next.payload_bytes == 13'd0 ? ANNOUNCE : HAND;
+        end
         if (rst) step <= IDLE;
     end
 
@@ -134,12 +146,12 @@ module steer (
     // Compares the runs of pieces with the frames that were taken.
     logic has_ended;
     always_ff @(posedge clk) begin
-        if (rst || step == JUDGE) has_ended <= 1'b0;
+        if (rst || takes_next) has_ended <= 1'b0;
         else if (place_valid && place_ready) begin
             assert (!has_ended);
             has_ended <= place.last;
         end
-        if (!rst && step == WORK && is_done) assert (has_ended || (place_valid && place_ready && place.last));
+        if (!rst && ends) assert (has_ended || (place_valid && place_ready && place.last));
     end
 endmodule
 

@@ -190,7 +190,8 @@ module wqe_decode (
             end
             default: step <= IDLE;
         endcase
-        if (rst) step <= IDLE;
+        // The lines of a WQE that is being decoded ahead do not come any more.
+        if (forget || rst) step <= IDLE;
     end
 
     always_ff @(posedge clk) begin

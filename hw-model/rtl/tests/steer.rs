@@ -126,6 +126,22 @@ struct Bench {
 }
 
 impl Bench {
+    fn new(random: SplitMix64, qps: Vec<Qp>) -> Self {
+        let mut rtl = Steer::new();
+        rtl.set_rst(1);
+        rtl.cycle();
+        rtl.set_rst(0);
+        Self {
+            rtl,
+            random,
+            qps,
+            looked: 0,
+            counted: [0; 2],
+            run: Vec::new(),
+            ended: false,
+        }
+    }
+
     fn qp(&self, index: usize) -> [u32; 16] {
         let Some(qp) = self.qps.get(index) else {
             return [0; 16];
@@ -325,19 +341,7 @@ fn random_packets_go_where_their_qp_says() {
     for_each_seed(SEEDS, |seed| {
         let mut random = SplitMix64::new(seed);
         let qps = (0..16).map(|_| qp(&mut random)).collect();
-        let mut rtl = Steer::new();
-        rtl.set_rst(1);
-        rtl.cycle();
-        rtl.set_rst(0);
-        let mut bench = Bench {
-            rtl,
-            random,
-            qps,
-            looked: 0,
-            counted: [0; 2],
-            run: Vec::new(),
-            ended: false,
-        };
+        let mut bench = Bench::new(random, qps);
         for _ in 0..PACKETS_PER_SEED {
             let changed = bench.random.below(16) as usize;
             bench.qps[changed] = qp(&mut bench.random);
@@ -346,4 +350,47 @@ fn random_packets_go_where_their_qp_says() {
     });
     println!("{fates:?} requests, answers, dropped, without QP, on a wrong path");
     assert!(fates.iter().all(|count| *count > 0));
+}
+
+/// Goal: a packet that waits until another one is handled has no effect before, and is judged by the
+/// state that its QP has then. Method: its QP goes to ERR while the responder works on the first one.
+#[test]
+fn a_waiting_packet_is_judged_when_its_turn_comes() {
+    let live = Qp {
+        exists: true,
+        state: RTS,
+        peer: PEER_V6,
+    };
+    let write = Packet {
+        opcode: 0x0a,
+        p_key: 0xffff,
+        qpn: QPN_BASE,
+        is_v6: true,
+        source: PEER_V6,
+        payload: 4096,
+    };
+    for payload in [0, 4096] {
+        let mut bench = Bench::new(SplitMix64::new(1), vec![live; 2]);
+        bench.offer(&write);
+        bench.run_until(|rtl| rtl.request_valid() == 1);
+        bench.rtl.set_request_ready(1);
+        bench.cycle();
+        bench.place(false, 0x1000, false);
+        bench.offer(&Packet {
+            qpn: QPN_BASE + 1,
+            payload,
+            ..write
+        });
+        (0..8).for_each(|_| bench.cycle());
+        assert_eq!((bench.rtl.request_valid(), bench.run.len()), (0, 0));
+        bench.qps[1].state = ERR;
+        bench.cycle();
+        bench.place(false, 0x2000, true);
+        bench.ended = false;
+        bench.rtl.set_request_done(1);
+        bench.cycle();
+        bench.rtl.set_request_done(0);
+        bench.run_until(|rtl| rtl.idle() == 1);
+        assert_eq!(bench.run, vec![(0x2000, false), (0, true)]);
+    }
 }

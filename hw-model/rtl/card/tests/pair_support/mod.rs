@@ -148,6 +148,12 @@ impl<C: Card> Pair<C> {
         self.cycles
     }
 
+    /// Returns a card.
+    #[allow(dead_code, reason = "only occupancy.rs looks into a card")]
+    pub fn card(&mut self, side: usize) -> &mut C {
+        &mut self.sides[side].card
+    }
+
     /// Returns the counters of a card.
     pub fn counters(&mut self, side: usize) -> Counters {
         self.sides[side].card.counters()
