@@ -1,6 +1,7 @@
 //! The half for build scripts: from SystemVerilog, through Verilator, to a static library and Rust.
 
 mod accessors;
+mod fingerprint;
 mod header;
 mod objects;
 mod shim;
