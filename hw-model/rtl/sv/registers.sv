@@ -87,16 +87,18 @@ module registers (
     // --------------------------------------------------------------------------- control and reset
     logic [2:0]  reset_left;               // cycles
     logic [31:0] syndrome;
-    logic        wants_reset, control_written;
+    logic        wants_reset, control_written, resetting;
     assign control_written = low_valid && low_at == ferroce_pkg::OFFSET_CONTROL;
     assign wants_reset = function_reset || (control_written && low[ferroce_pkg::CONTROL_RESET_LSB]);
     assign stopped = syndrome != ferroce_pkg::FATAL_SYNDROME_NONE;
 
+    // After power-on, the state of the other blocks is unknown before the first edge, too.
+    assign reset = rst || resetting;
     always_ff @(posedge clk) begin
         if (reset_left != '0) reset_left <= reset_left - 1'b1;
-        else if (reads_drained) reset <= 1'b0;
+        else if (reads_drained) resetting <= 1'b0;
         if (rst || wants_reset) begin
-            reset <= 1'b1;
+            resetting <= 1'b1;
             reset_left <= 3'(RESET_CYCLES);
         end
     end

@@ -230,8 +230,8 @@ fn a_frame_for_another_mac_address_is_dropped() {
     assert_eq!(counters.value(Counter::acks_sent), 1);
 }
 
-/// Goal: a frame that the MAC has found damaged has no effect, even if its ICRC is right. Method: the
-/// first of three packets of a WRITE.
+/// Goal: a frame that the MAC has found damaged has no effect, even if its ICRC is right. Method:
+/// the first of three packets of a WRITE.
 #[test]
 fn a_frame_with_a_wrong_fcs_is_dropped() {
     let bench = Bench::<RtlNic<CableEnd>>::new();

@@ -1,5 +1,5 @@
-//! The state of a module after power-on: random, so that a test finds a missing reset. A run repeats
-//! exactly, because the seeds depend only on what this thread has created before.
+//! The state of a module after power-on: random, so that a test finds a missing reset. A run
+//! repeats exactly, because the seeds depend only on what this thread has created before.
 
 use std::cell::Cell;
 

@@ -2,6 +2,7 @@
 
 mod accessors;
 mod constant;
+mod fingerprint;
 mod header;
 mod names;
 mod objects;

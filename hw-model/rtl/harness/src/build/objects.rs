@@ -1,16 +1,12 @@
 //! The objects of converted modules and of the runtime. They are reused while Verilator writes the
 //! same C++: after a change of one module, the others are not compiled again.
 
-use std::env;
 use std::fs;
-use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use super::fingerprint::fingerprint;
 use super::verilator::Verilator;
-use super::{read, write};
-
-/// Variables of the environment that choose the compiler and its flags.
-const VARIABLES: [&str; 4] = ["OPT_LEVEL", "DEBUG", "CXX", "CXXFLAGS"];
+use super::write;
 
 /// Returns the objects of the module in `folder`; compiles them if needed. Code that runs once, or
 /// only while a waveform is written, is not optimized: that would take most of the time.
@@ -82,20 +78,6 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = paths.filter(is_input).collect();
     files.sort();
     files
-}
-
-#[expect(
-    clippy::disallowed_types,
-    reason = "another hash in another release of Rust only compiles once more"
-)]
-fn fingerprint<'a>(files: impl Iterator<Item = &'a Path>) -> String {
-    let mut hasher = std::hash::DefaultHasher::new();
-    for file in files {
-        (file, read(file)).hash(&mut hasher);
-    }
-    let values = VARIABLES.map(env::var_os);
-    (values, cfg!(feature = "coverage")).hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 fn has_extension(path: &Path, wanted: &str) -> bool {

@@ -20,8 +20,8 @@ pub const RUNTIME: &str = r#"
 #include <mutex>
 #include <string>
 
-// A new seed of any thread restarts the random numbers of all threads: held from the seed to the end
-// of the power-on that uses it.
+// A new seed of any thread restarts the random numbers of all threads: held from the seed to the
+// end of the power-on that uses it.
 std::mutex rtl_harness_power_on;
 
 static thread_local std::string failure;

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-use super::{Module, Sources};
+use super::fingerprint::fingerprint;
+use super::{Module, Sources, write};
 
 /// Advice if it is missing.
 const MISSING: &str = "Verilator 5.006 or newer is needed, on Debian by \
@@ -44,14 +45,12 @@ impl Verilator {
         Self { program, root }
     }
 
-    /// Converts a module to C++; returns the folder.
+    /// Converts a module to C++, unless that was done with the same sources; returns the folder.
     ///
     /// # Panics
     /// If Verilator refuses it.
     pub fn convert(&self, module: &Module<'_>, sources: Sources<'_>, out: &Path) -> PathBuf {
         let folder = out.join(format!("{}.verilated", module.name));
-        let _ = fs::remove_dir_all(&folder); // files of an older run, if there was one
-        fs::create_dir_all(&folder).expect("OUT_DIR can be written");
         let mut command = Command::new(&self.program);
         command.args(FLAGS);
         if cfg!(feature = "coverage") {
@@ -66,8 +65,34 @@ impl Verilator {
         }
         command.args(sources.packages);
         command.arg(sources.of(module));
+        let list = folder.join("inputs");
+        let inputs = self.inputs(&folder, module, &command);
+        if inputs.is_some() && inputs == fs::read_to_string(&list).ok() {
+            return folder;
+        }
+        let _ = fs::remove_dir_all(&folder); // files of other sources, if there are any
+        fs::create_dir_all(&folder).expect("OUT_DIR can be written");
         run(&mut command);
+        if let Some(inputs) = self.inputs(&folder, module, &command) {
+            write(&list, &inputs);
+        }
         folder
+    }
+
+    /// Returns a text that differs if the command or one of the sources differs that Verilator has
+    /// read when it converted a module into this folder.
+    fn inputs(&self, folder: &Path, module: &Module<'_>, command: &Command) -> Option<String> {
+        let list = folder.join(format!("V{}__ver.d", module.name));
+        let list = fs::read_to_string(list).ok()?;
+        let (_, read) = list.split_once(" : ")?;
+        let sources = read.split_whitespace().filter(|file| file.ends_with(".sv"));
+        let sources: Vec<PathBuf> = sources.map(PathBuf::from).collect();
+        if sources.is_empty() || sources.iter().any(|file| !file.exists()) {
+            return None;
+        }
+        let version = self.version_header();
+        let files = sources.iter().chain([&version]).map(PathBuf::as_path);
+        Some(format!("{command:?} {}", fingerprint(files)))
     }
 
     /// Returns a compiler for Verilator's output. Its Makefile is not used, because the names in it
