@@ -65,6 +65,8 @@ struct Read {
     due: u64,
     /// All later lines are errors.
     is_spoilt: bool,
+    /// Lines that were left when this began.
+    spoilt_left: usize,
 }
 
 /// A completion that is not normal.
@@ -170,6 +172,7 @@ impl Host {
             next: 0,
             due: self.now + self.link.latency,
             is_spoilt: false,
+            spoilt_left: 0,
         });
     }
 
@@ -264,6 +267,7 @@ impl Host {
 
     fn spoil(&mut self, read: &mut Read) {
         read.is_spoilt = true;
+        read.spoilt_left = read.lines.len() - read.next;
         for tag in &read.card_tags[read.next..] {
             self.verdicts.insert(*tag, Verdict::Bad);
         }
@@ -302,6 +306,10 @@ impl Host {
                 (code, dwords, is_completed) = (CODE_BYTE_COUNT, dwords + 3, true);
             }
             Fault::Wrong => (byte_count, is_completed) = (byte_count + 64, true),
+            // As if the completion before this one had not come.
+            Fault::None if read.is_spoilt && random.below(2) == 0 => {
+                byte_count = 64 * read.spoilt_left as u64;
+            }
             _ => {}
         }
         let is_bad = !matches!(fault, Fault::None | Fault::Discontinued);
