@@ -128,8 +128,9 @@ module alveo_top #(
         .rx_axis_tuser(mac_rx_error), .rx_axis_tvalid(mac_rx_valid)
     );
     /* verilator lint_off PINCONNECTEMPTY */   // no user signal to the MAC; never full from it
+    // A card that stops with a fatal error may leave a frame unfinished: its reset drops that.
     xpm_fifo_axis tx_fifo (
-        .s_aclk(clk), .s_aresetn(!rst), .m_aclk(mac_clk), .s_axis_tdata(tx_data), .s_axis_tkeep(tx_keep),
+        .s_aclk(clk), .s_aresetn(!rst && !resetting), .m_aclk(mac_clk), .s_axis_tdata(tx_data), .s_axis_tkeep(tx_keep),
         .s_axis_tlast(tx_last), .s_axis_tuser(1'b0), .s_axis_tvalid(tx_valid), .s_axis_tready(tx_ready),
         .m_axis_tdata(mac_tx_data), .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last), .m_axis_tuser(),
         .m_axis_tvalid(mac_tx_valid), .m_axis_tready(mac_tx_ready)

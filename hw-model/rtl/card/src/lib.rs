@@ -155,7 +155,12 @@ impl<P: Port> RtlNic<P> {
     /// Returns true if another cycle would change nothing.
     fn is_quiet(&self) -> bool {
         let is_due = self.wall_ns_left() == Some(0) || self.timer_ns_left() == Some(0);
-        self.rtl.quiet() != 0 && self.lines.is_empty() && self.wire.is_empty() && !is_due
+        // A card that has stopped reads no payload: the frame that it is sending may never end.
+        let has_frame = match self.rtl.stopped() != 0 {
+            true => self.wire.is_receiving(),
+            false => !self.wire.is_empty(),
+        };
+        self.rtl.quiet() != 0 && self.lines.is_empty() && !has_frame && !is_due
     }
 
     /// Nanoseconds until the card's next action by the machine's clock: moderation of events.

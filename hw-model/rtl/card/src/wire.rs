@@ -64,6 +64,11 @@ impl<P: Port> Wire<P> {
         self.received.is_none() && self.sending.is_empty()
     }
 
+    /// Returns true if a frame is being received.
+    pub fn is_receiving(&self) -> bool {
+        self.received.is_some()
+    }
+
     /// Returns true if a frame waits for room on the wire.
     pub fn is_stalled(&self) -> bool {
         self.waiting.is_some()
