@@ -16,8 +16,8 @@ const BEGIN: &str = "<!-- table: rate -->\n";
 const END: &str = "<!-- end -->";
 
 /// Cycles before and in the measured window.
-const WARM_UP_CYCLES: u64 = 8_000;
-const WINDOW_CYCLES: u64 = 12_000;
+const WARM_UP_CYCLES: u64 = 6_000;
+const WINDOW_CYCLES: u64 = 6_000;
 /// A line of host memory takes this long; there is no other limit of the host.
 const LINE_LATENCY_CYCLES: u64 = 16;
 const QUEUE_PAIRS: [usize; 2] = [1, 16];

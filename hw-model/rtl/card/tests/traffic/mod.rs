@@ -19,8 +19,11 @@ use verbs::Memory;
 
 type Pair = pair_support::Pair<RtlNic<CableEnd>>;
 
-/// Outstanding requests of a queue pair, like perftest's `-t`.
+/// Outstanding requests of a queue pair, like perftest's `-t`; fewer with many queue pairs, so that
+/// the requests that wait between the cards do not hide for long which of them is slower.
 const DEPTH: u32 = 64;
+const MANY_QUEUE_PAIRS: usize = 8;
+const DEPTH_OF_MANY: u32 = 8;
 /// Cycles in which a card takes the doorbell of a receive, at least.
 const DOORBELL_CYCLES: u64 = 16;
 /// Nanoseconds of a clock cycle: 250 MHz.
@@ -42,6 +45,17 @@ pub struct Load {
     pub queue_pairs: usize,
     /// Cycles from the request of a line of host memory to the line.
     pub line_latency_cycles: u64,
+}
+
+impl Load {
+    /// Returns the outstanding requests of each queue pair.
+    fn depth(&self) -> u32 {
+        if self.queue_pairs < MANY_QUEUE_PAIRS {
+            DEPTH
+        } else {
+            DEPTH_OF_MANY
+        }
+    }
 }
 
 /// Traffic of a window of cycles, at the card that sends the data.
@@ -73,7 +87,7 @@ impl Side {
         let region = verbs::register(&pd, &memory);
         // Twice as many receives as outstanding SENDs: a SEND completes before the program has posted
         // the next receive.
-        let config = verbs::qp_config(&cq, 2 * DEPTH);
+        let config = verbs::qp_config(&cq, 2 * load.depth());
         let queue_pairs = (0..load.queue_pairs).map(|_| verbs::new_qp(&pd, &config));
         Self {
             queue_pairs: queue_pairs.collect(),
@@ -107,14 +121,14 @@ impl Traffic {
         sides[1].connect(&sides[0], 0, load.mtu);
         sides[0].connect(&sides[1], 1, load.mtu);
         let traffic = Self { load, pair, sides };
-        let receives = 2 * DEPTH * load.queue_pairs as u32;
+        let receives = 2 * load.depth() * load.queue_pairs as u32;
         if load.operation == Operation::Send {
             (0..receives).for_each(|at| traffic.post_receive(at as usize % load.queue_pairs));
             let cycles = u64::from(receives) * DOORBELL_CYCLES;
             traffic.with_pair(|pair| pair.run(cycles));
         }
         for qp in 0..load.queue_pairs {
-            (0..DEPTH).for_each(|_| traffic.post(qp));
+            (0..load.depth()).for_each(|_| traffic.post(qp));
         }
         traffic
     }
