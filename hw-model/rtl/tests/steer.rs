@@ -352,8 +352,9 @@ fn random_packets_go_where_their_qp_says() {
     assert!(fates.iter().all(|count| *count > 0));
 }
 
-/// Goal: a packet that waits until another one is handled has no effect before, and is judged by the
-/// state that its QP has then. Method: its QP goes to ERR while the responder works on the first one.
+/// Goal: a packet that waits until another one is handled has no effect before, and is judged by
+/// the state that its QP has then. Method: its QP goes to ERR while the responder works on the
+/// first one.
 #[test]
 fn a_waiting_packet_is_judged_when_its_turn_comes() {
     let live = Qp {

@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["spec", "transport", "units", "wire"]),
     // Its blocks in RTL, compared with the model's blocks.
     ("rtl-harness", &[]),
+    ("rtl-harness-example", &["rtl-harness"]),
     ("rtl", &["model", "rtl-harness", "spec"]),
     // The card in RTL in place of the model's NIC: an option of `embed`.
     ("rtl-card", &["model", "rtl-harness", "spec", "units", "wire"]),

@@ -1,4 +1,4 @@
-//! Fields of packed structs, in the types in which Verilator stores a port. Generated code calls it.
+//! Fields of packed structs, in the types in which Verilator stores a port, for generated code.
 
 use crate::port::PortValue;
 

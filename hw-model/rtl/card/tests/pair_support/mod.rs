@@ -149,7 +149,7 @@ impl<C: Card> Pair<C> {
     }
 
     /// Returns a card.
-    #[allow(dead_code, reason = "only occupancy.rs looks into a card")]
+    #[allow(dead_code, reason = "some tests do not look into a card")]
     pub fn card(&mut self, side: usize) -> &mut C {
         &mut self.sides[side].card
     }
@@ -169,11 +169,6 @@ impl<C: Card> Pair<C> {
     pub fn change(&mut self, side: usize, change: Change) {
         let to_change = &self.sides[side].end.to_change;
         *to_change.lock().expect("no panic") = Some(change);
-    }
-
-    /// Returns a card.
-    pub fn card(&mut self, side: usize) -> &mut C {
-        &mut self.sides[side].card
     }
 }
 

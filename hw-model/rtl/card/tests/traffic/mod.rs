@@ -1,5 +1,5 @@
-//! The loop of `ib_write_bw`, `ib_send_bw` and `ib_read_bw` between two cards on a cable, each with a
-//! driver: the queues stay full.
+//! The loop of `ib_write_bw`, `ib_send_bw` and `ib_read_bw` between two cards on a cable, each with
+//! a driver: the queues stay full.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -85,8 +85,8 @@ impl Side {
         let cq = verbs::new_cq(device, 4096);
         let memory = Memory::new(load.message_bytes * load.queue_pairs);
         let region = verbs::register(&pd, &memory);
-        // Twice as many receives as outstanding SENDs: a SEND completes before the program has posted
-        // the next receive.
+        // Twice as many receives as outstanding SENDs: a SEND completes before the program has
+        // posted the next receive.
         let config = verbs::qp_config(&cq, 2 * load.depth());
         let queue_pairs = (0..load.queue_pairs).map(|_| verbs::new_qp(&pd, &config));
         Self {

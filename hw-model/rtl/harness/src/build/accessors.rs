@@ -8,7 +8,8 @@ use crate::port::Direction;
 /// Returns the Rust of the module `name`, to be included in its own module.
 pub fn print(name: &str, ports: &[PortOfHeader], clocks: &[&str]) -> String {
     let kind = camel(name);
-    let constants: String = (0..).zip(clocks).map(clock).collect();
+    let constants = (0..).zip(clocks).map(|(index, name)| clock(index, name));
+    let constants: String = constants.collect();
     let rows: String = ports.iter().map(row).collect();
     // Clocks have no accessors: the simulation drives them.
     let others = ports.iter().enumerate();
@@ -65,11 +66,11 @@ fn row(port: &PortOfHeader) -> String {
 }
 
 /// Returns the constant of a clock.
-fn clock((index, name): (usize, &&str)) -> String {
-    let constant = name.to_uppercase();
+fn clock(index: usize, name: &str) -> String {
+    let (constant, kind) = (name.to_uppercase(), "::ferroce_rtl_harness::Clock");
     format!(
         "    /// The clock `{name}`.
-    pub const {constant}: ::ferroce_rtl_harness::Clock = ::ferroce_rtl_harness::Clock::new({index});\n"
+    pub const {constant}: {kind} = {kind}::new({index});\n"
     )
 }
 

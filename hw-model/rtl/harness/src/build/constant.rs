@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 /// Depth of parentheses and unary operators; an expression that is deeper is not understood.
 const MAX_DEPTH: u32 = 32;
 
-/// Returns the value of an expression of decimal numbers, known constants, parentheses, `$clog2` and
-/// the operators `+ - * / % << >> **`. `None`: it has something else, or no value.
+/// Returns the value of an expression of decimal numbers, known constants, parentheses, `$clog2`
+/// and the operators `+ - * / % << >> **`. `None`: it has something else, or no value.
 pub fn evaluate(text: &str, constants: &BTreeMap<String, i64>) -> Option<i64> {
     let mut parser = Parser {
         rest: text,

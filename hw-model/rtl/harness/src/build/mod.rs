@@ -64,8 +64,8 @@ impl Sources<'_> {
 }
 
 /// Builds `modules` into the static library `library`, and writes to `OUT_DIR` a file `NAME.rs` for
-/// each, and `packages.rs` with the packed structs of the packages. Every warning of Verilator is an
-/// error; FST waveforms and assertions are always enabled.
+/// each, and `packages.rs` with the packed structs of the packages. Every warning of Verilator is
+/// an error; FST waveforms and assertions are always enabled.
 ///
 /// # Panics
 /// If Verilator is missing or refuses a source. Cargo shows the message to the developer.

@@ -85,10 +85,8 @@ fn packing(field: &Field) -> String {
         Kind::Bits => format!("value.{name}"),
         Kind::Bit | Kind::Struct(_) => format!("{}::from(value.{name})", of_type(bits)),
     };
-    let text = &field.name;
-    format!(
-        "        ::ferroce_rtl_harness::packed::set(&mut words, \"{text}\", {low}, {bits}, {value});\n"
-    )
+    let arguments = format!("&mut words, \"{}\", {low}, {bits}, {value}", field.name);
+    format!("        ::ferroce_rtl_harness::packed::set({arguments});\n")
 }
 
 /// Returns the type in which Verilator stores this many bits, before `::`.
