@@ -361,6 +361,7 @@ fn a_waiting_packet_is_judged_when_its_turn_comes() {
         exists: true,
         state: RTS,
         peer: PEER_V6,
+        own_gid: 3,
     };
     let write = Packet {
         opcode: 0x0a,
@@ -368,6 +369,7 @@ fn a_waiting_packet_is_judged_when_its_turn_comes() {
         qpn: QPN_BASE,
         is_v6: true,
         source: PEER_V6,
+        to_gid: 1 << live.own_gid,
         payload: 4096,
     };
     for payload in [0, 4096] {
