@@ -87,6 +87,10 @@ impl Peer {
                 packet.length = (1 + random.below(2) as u32) << self.log_mtu;
                 packet
             }
+            63 | 64 => {
+                packet.opcode = [FLUSH, ATOMIC_WRITE][random.below(2) as usize];
+                packet
+            }
             _ => packet,
         }
     }
