@@ -163,9 +163,8 @@ impl Simulation {
             // SAFETY: the address belongs to a port of this many bytes; `&mut self` is the only
             // access.
             unsafe {
-                address
-                    .cast::<u8>()
-                    .write_bytes(0, storage_bytes(port.bits))
+                let bytes = address.cast::<u8>();
+                bytes.write_bytes(0, storage_bytes(port.bits));
             }
         }
         self.settle();
