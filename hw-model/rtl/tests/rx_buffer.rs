@@ -281,7 +281,7 @@ fn compare(expected: &Expected, packet: &RxPacket) {
             assert_eq!(packet.immediate.to_le_bytes(), raw[12..16]);
         }
         Extension::Aeth(_) | Extension::AtomicAck(..) => {
-            assert_eq!(u64::from(packet.aeth), big(12, 4))
+            assert_eq!(u64::from(packet.aeth), big(12, 4));
         }
         _ => {}
     }
