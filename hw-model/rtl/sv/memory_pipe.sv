@@ -192,7 +192,7 @@ module memory_pipe #(
             m_hit <= allowed9 && (once9 || direct9 || is_present);
             // memory_walk looks up each page once.
             m_counts_page <= !once9 && !direct9 && (!rest[STAGES] || starts_page);
-            m_piece.iova <= once9 ? '0 : direct9 ? iova9 : {entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} & ~in_page | iova9;
+            m_piece.iova <= once9 ? '0 : direct9 ? iova9 : ({entry[63:PAGE_SHIFT], {PAGE_SHIFT{1'b0}}} & ~in_page) | iova9;
             m_piece.bytes <= once9 ? '0 : bytes9;
             m_piece.last <= once9 || last9;
         end

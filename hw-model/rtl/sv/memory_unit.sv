@@ -146,7 +146,9 @@ module memory_unit #(
     assign flush = falls_back || (answers && !pipe_piece.last);
     assign issues = move && !flush && !is_long && (issued != tail || takes_request);
 
-    logic ends_long;                       // the last answer of the long way is taken
+    logic             ends_long;           // the last answer of the long way is taken
+    logic [3:0]       walk_valid;
+    card_pkg::piece_t walk_piece;
     assign ends_long = step == WALKS && (walk_valid & answer_ready) != '0 && walk_piece.last;
     always_ff @(posedge clk) begin
         if (takes_request) begin
@@ -166,7 +168,7 @@ module memory_unit #(
     end
 
     // ---------------------------------------------------------------------------------- protection
-    logic         mpt_valid, mpt_ready, mpt_done;
+    logic         mpt_valid, mpt_ready, mpt_done, long_mpt_hit, long_mpt_miss;
     logic [2:0]   op, mpt_fault;
     logic [31:0]  key;
     logic [511:0] new_line, region;
@@ -189,10 +191,8 @@ module memory_unit #(
                        || region[ferroce_pkg::MEMORY_ENTRY_WORD_DEVICE_MEMORY_LSB];
 
     // --------------------------------------------------------------------------------- translation
-    logic             walk_ready, table_ready, drop_ready, long_mpt_hit, long_mpt_miss, long_mtt_hit;
+    logic             walk_ready, table_ready, drop_ready, long_mtt_hit;
     logic [2:0]       fault, walk_fault;
-    logic [3:0]       walk_valid;
-    card_pkg::piece_t walk_piece;
     memory_walk #(.LOG_SETS(MTT_LOG_SETS), .WAYS(MTT_WAYS)) walk (
         .clk, .rst, .table_valid(step == PAGES && op == OP_PAGES_TABLE), .table_ready, .table_base(base),
         .table_log_entries(log_entries), .drop_valid(step == PAGES && op == OP_PAGES_DROP), .drop_ready,

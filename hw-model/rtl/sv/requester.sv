@@ -124,7 +124,7 @@ module requester (
     logic decode_begin, decoded;
     logic [3:0] segment_number;
     card_pkg::segment_t segment;
-    logic begins_next, resumes;
+    logic may_begin, holds_next, begins_next, resumes;
     assign begins_next = step == DECIDE && may_begin && !holds_next;
     assign decode_begin = step == FETCH || begins_next;
     assign resumes = resuming && step != DECIDE;
@@ -223,7 +223,7 @@ module requester (
     assign fits = !is_window_full && !is_read_limited
                && {1'b0, in_flight} + {1'b0, psns} <= HALF_OF_PSNS;
 
-    logic has_gid, is_nop, is_rts, is_err, has_work, may_begin, holds_next;
+    logic has_gid, is_nop, is_rts, is_err, has_work;
     assign gid_index = q.path.source_gid_index[3:0];
     assign has_gid = gid != '0 && q.path.source_gid_index[7:card_pkg::LOG_GIDS] == '0;
     assign is_nop = wqe.opcode == ferroce_pkg::SEND_OPCODE_NOP;

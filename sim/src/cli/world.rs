@@ -189,8 +189,7 @@ impl World {
         if let Some(path) = &self.explain {
             explain(path, &trace)?;
         }
-        let finished = trace.lock().finish();
-        finished
+        trace.lock().finish()
     }
 }
 
