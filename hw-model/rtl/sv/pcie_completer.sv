@@ -6,7 +6,7 @@
 //
 // Ports: cq_* connect to m_axis_cq, cq_np_req to pcie_cq_np_req, cc_* to s_axis_cc. write_* and read_*
 // are accesses of 4 or 8 bytes to BAR0 (`read_data` is valid in the next cycle), doorbell_* the whole
-// aligned 8 bytes of a write to BAR2, in order of their addresses. `written` and `passed` are those of
+// aligned 8 bytes of a write to BAR2, in order of their addresses. `written` and `passed` come from
 // pcie_requester. `idle`: no completion is waiting.
 // Invariants: requests are executed in their order. A write that the card cannot execute is ignored,
 // a read and any other non-posted request get the status "unsupported request". A read of no bytes is

@@ -5,7 +5,7 @@
 // reports the end when nothing of the time before is left.
 //
 // Ports: `in_process` is cfg_flr_in_process of the function, `done` is cfg_flr_done: a pulse.
-// `function_reset` and `resetting` are those of `card`. `idle`: no write waits, no read is outstanding,
+// `function_reset` and `resetting` connect to `card`. `idle`: no write waits, no read is outstanding,
 // and no completion waits.
 // Invariant: `done` comes once for each reset, after the card has come out of it and was idle.
 module pcie_function_reset (

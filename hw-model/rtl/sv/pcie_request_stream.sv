@@ -48,7 +48,7 @@ module pcie_request_stream #(
     input  logic [5:0]   sequence_1,
     output logic [COUNT_BITS-1:0] passed
 );
-    localparam int LOG_WINDOW = 5;         // sequence numbers of writes; those of reads have bit 5 set
+    localparam int LOG_WINDOW = 5;         // sequence numbers of writes; reads have bit 5 set
     localparam logic [4:0] HALF = 5'd8;    // dwords: a second TLP begins in the upper half
 
     // ---------------------------------------------------------- writes that completions could still pass

@@ -45,7 +45,7 @@ fn rates(size: u64, completion: u64, reads: u64, writes: u64) -> [f64; 2] {
     core::array::from_fn(|n| GBPS * (after[n] - before[n]) as f64 / MEASURED as f64)
 }
 
-/// Goal: the rates are those of the documentation, and fill a port of 100 Gb/s.
+/// Goal: the documentation has these rates, and they fill a port of 100 Gb/s.
 #[test]
 fn the_rates_are_those_of_the_documentation() {
     let mut table = String::from(

@@ -33,7 +33,7 @@ module clock_crossing #(
     position_t written_first = '0, written_seen = '0; // in the clock of the reader
     position_t read_first = '0, read_seen = '0;       // in the clock of the writer
 
-    // Full: the two highest bits differ, which in Gray code are those of a position one turn away.
+    // Full: the writer is one turn ahead. In Gray code, the two highest bits differ then.
     localparam position_t TURN = position_t'(3) << (LOG_ITEMS - 1);
     assign write_ready = written_gray != (read_seen ^ TURN);
     assign read_valid = read_gray != written_seen;
