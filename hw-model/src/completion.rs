@@ -45,6 +45,11 @@ impl Results<'_> {
             return;
         };
         let personality = self.host_interface.personality();
+        // Before the completions, which end waits.
+        if let Some(note) = qp.transport.take_note() {
+            let rnr_retry = qp.transport.attributes().rnr_retry;
+            qp.notes.log(qp.qpn.value(), note, rnr_retry);
+        }
         let has_more = take_completions(turn, qp, self.completions, personality);
         contexts.wqe_records.give_back(qp.send.take_released());
         while self.host_interface.takes_events() {

@@ -3,7 +3,7 @@
 //! - [`queue_pair_table`], [`queue_pair`], [`work_queue`], `pushed_wqes`, [`path`]: QPC.
 //!   [`responder_resources`]: READs and atomics of peers. [`shared_receive_queue`]: SRQC.
 //!   [`completion_queue`], [`completion_resize`]: CQC.
-//! - [`fault_log`]: the reasons for completions in error.
+//! - [`fault_log`]: the reasons for completions in error. [`note_log`]: drops and waits.
 //! - [`timers`]: retransmission timers. [`wqe_records`]: WQEs of READs and atomics in flight.
 //! - [`gid_table`]: addresses of the port.
 
@@ -11,12 +11,14 @@ pub mod completion_queue;
 pub mod completion_resize;
 pub mod fault_log;
 pub mod gid_table;
+pub mod note_log;
 pub mod path;
 pub(crate) mod pushed_wqes;
 pub mod queue_pair;
 pub mod queue_pair_table;
 pub mod responder_resources;
 pub mod shared_receive_queue;
+pub mod stalled;
 pub mod timers;
 pub mod work_queue;
 pub mod wqe_records;

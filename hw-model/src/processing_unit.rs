@@ -4,14 +4,14 @@
 //!   a datagram. `executing`: responses of atomics that are not executed yet.
 
 pub(crate) mod executing;
-mod global_route_header;
+pub mod global_route_header;
 pub(crate) mod responder_memory;
 
 use std::ops::Range;
 
 use ferroce_transport::{QpState, Step, Transmit};
 use ferroce_units::Instant;
-use ferroce_wire::{Opcode, TransportHeaders};
+use ferroce_wire::TransportHeaders;
 
 use crate::contexts::queue_pair::QueuePair;
 use crate::ports::host::Host;
@@ -163,7 +163,10 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
         step = qp.transport.handle_memory(now, answer);
     }
     if qp.transport.state() == QpState::Err && before != QpState::Err {
-        note_end(qp, packet.headers.bth.opcode);
+        note_end(qp, &packet.headers);
+    }
+    if qp.notes.awaits_peer() {
+        note_answer(qp, &packet.headers);
     }
     debug_assert!(
         !matches!(step, Step::Memory(_)),
@@ -176,12 +179,26 @@ pub fn process_packet<F: AsRef<[u8]>, H: Host, M: TranslationTable>(
     matches!(step, Step::Hold)
 }
 
+/// Records that the peer has answered, unless its answer is that it is still not ready.
+#[cold]
+fn note_answer(qp: &mut QueuePair, headers: &TransportHeaders) {
+    let opcode = headers.bth.opcode.parse();
+    let is_answer = opcode.is_some_and(|opcode| !opcode.is_request());
+    if is_answer && !qp.transport.has_note() {
+        let rnr_retry = qp.transport.attributes().rnr_retry;
+        qp.notes.answered(qp.qpn.value(), rnr_retry);
+    }
+}
+
 /// Records that a packet has ended its queue pair; logs the reason if it was a request and no
 /// reason was logged.
 #[cold]
-fn note_end(qp: &mut QueuePair, opcode: Opcode) {
-    if opcode.parse().is_some_and(|opcode| opcode.is_request()) {
+fn note_end(qp: &mut QueuePair, headers: &TransportHeaders) {
+    let opcode = headers.bth.opcode.parse();
+    if opcode.is_some_and(|opcode| opcode.is_request()) {
         let access = qp.transport.attributes().access;
-        qp.faults.note_refusal(qp.qpn.value(), opcode, access);
+        let note = qp.transport.take_note();
+        qp.faults
+            .note_refusal(qp.qpn.value(), headers, access, note);
     }
 }

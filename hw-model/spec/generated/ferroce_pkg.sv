@@ -659,7 +659,7 @@ package ferroce_pkg;
     VENDOR_ERROR_NAK_OPERATION = 8'h52,
     // The peer's answer makes no sense.
     VENDOR_ERROR_RESPONSE = 8'h53,
-    // No answer in all retries: the peer's QP is not in RTR or RTS, or not connected to us.
+    // No valid answer: the peer's QP is not in RTR or RTS, not our peer, or rq_psn differs.
     VENDOR_ERROR_NO_ANSWER = 8'h58,
     // No answer: no host has the address of the path, or no program there the QP.
     VENDOR_ERROR_NO_STATION = 8'h59,

@@ -129,7 +129,7 @@ crate::open_enum::open_enum! {
         NAK_OPERATION = 0x52,
         /// The peer's answer makes no sense.
         RESPONSE = 0x53,
-        /// No answer in all retries: the peer's QP is not in RTR or RTS, or not connected to us.
+        /// No valid answer: the peer's QP is not in RTR or RTS, not our peer, or rq_psn differs.
         NO_ANSWER = 0x58,
         /// No answer: no host has the address of the path, or no program there the QP.
         NO_STATION = 0x59,

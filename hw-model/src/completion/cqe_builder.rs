@@ -1,7 +1,7 @@
 //! Converts reports of the transport to the encoding of the contract.
 
 use ferroce_spec::counter::Counter;
-use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord};
+use ferroce_spec::cqe::{Cqe, CqeOpcode, CqeStatus, CqeWord, VendorError};
 use ferroce_spec::eqe::EventType;
 use ferroce_spec::personality::Personality;
 use ferroce_transport::{
@@ -20,8 +20,7 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
     let status = status_code(completion.status());
     word.set_status(status.0);
     if status != CqeStatus::SUCCESS {
-        let detail = qp.faults.take(status, completion.is_send());
-        word.set_vendor_error(detail.0);
+        word.set_vendor_error(detail(qp, status, completion.is_send()).0);
     }
     let mut cqe = Cqe {
         qpn: qp.qpn.value(),
@@ -81,6 +80,17 @@ pub fn completion_entry(qp: &mut QueuePair, completion: &Completion) -> Completi
     cqe.word = word;
     let after = qp.progress.visible;
     CompletionEntry { cqn, cqe, after }
+}
+
+/// Returns the detail of a completion in error.
+#[cold]
+fn detail(qp: &mut QueuePair, status: CqeStatus, is_send: bool) -> VendorError {
+    if status == CqeStatus::RNR_RETRY_EXCEEDED {
+        // The request waits no longer.
+        let rnr_retry = qp.transport.attributes().rnr_retry;
+        qp.notes.answered(qp.qpn.value(), rnr_retry);
+    }
+    qp.faults.take(status, is_send)
 }
 
 /// Reports to the transport that the payload of a packet could not be gathered, and on which side.

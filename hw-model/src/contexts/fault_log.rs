@@ -4,8 +4,8 @@
 use ferroce_spec::context::AccessRights;
 use ferroce_spec::cqe::{CqeStatus, VendorError};
 use ferroce_spec::wqe::DataSegment;
-use ferroce_transport::RemoteAccess;
-use ferroce_wire::{Opcode, Operation};
+use ferroce_transport::{Note, RemoteAccess};
+use ferroce_wire::{Extension, Operation, RequestExtension, TransportHeaders};
 
 use crate::translation::mpt::Access;
 use crate::translation::protection::ProtectionFault;
@@ -111,11 +111,17 @@ impl FaultLog {
 
     /// Records that a request of the peer has ended the queue pair before any memory was checked.
     #[cold]
-    pub fn note_refusal(&mut self, qpn: u32, opcode: Opcode, access: RemoteAccess) {
+    pub fn note_refusal(
+        &mut self,
+        qpn: u32,
+        headers: &TransportHeaders,
+        access: RemoteAccess,
+        note: Option<Note>,
+    ) {
         if self.detail != VendorError::NONE {
             return;
         }
-        let Some(opcode) = opcode.parse() else {
+        let Some(opcode) = headers.bth.opcode.parse() else {
             return;
         };
         let missing = missing_right(opcode.operation, access);
@@ -132,9 +138,9 @@ impl FaultLog {
                     "the peer's {opcode}: qp_access_flags of this QP lack {right}");
             }
             None => {
-                tracing::info!(target: TARGET, qpn,
-                    "the peer's {opcode} does not fit: order, length, alignment, receive \
-                     buffer, or more READs and atomics than max_dest_rd_atomic");
+                let why = note.and_then(refusal);
+                let why = why.unwrap_or_else(|| misfit(opcode.operation, headers.extension));
+                tracing::info!(target: TARGET, qpn, "the peer's {opcode} does not fit: {why}");
             }
         }
     }
@@ -218,6 +224,47 @@ fn missing_right(operation: Operation, access: RemoteAccess) -> Option<&'static 
     }
 }
 
+/// Describes the refusals that the transport has noted.
+fn refusal(note: Note) -> Option<String> {
+    match note {
+        Note::LongMessage { length, capacity } => Some(format!(
+            "the message has at least {length} bytes, the receive {capacity}"
+        )),
+        Note::TooManyFetches { limit } => Some(format!(
+            "more READs and atomics at a time than max_dest_rd_atomic of this QP, {limit}; right: \
+             max_rd_atomic of the peer at most that"
+        )),
+        _ => None,
+    }
+}
+
+/// Describes what may be wrong with a request that is refused before any memory is checked, as far
+/// as the request shows it.
+fn misfit(operation: Operation, extension: Extension) -> String {
+    const ALIGNMENT: u64 = 8; // IBTA vol 1, 9.4.5
+    let atomic = match extension {
+        Extension::AtomicEth(atomic) | Extension::Xrc(_, RequestExtension::AtomicEth(atomic)) => {
+            Some(atomic.virtual_address)
+        }
+        _ => None,
+    };
+    if let Some(address) = atomic
+        && address % ALIGNMENT != 0
+    {
+        return format!("the address {address:#x} is no multiple of {ALIGNMENT}");
+    }
+    let possible = match operation {
+        Operation::Send | Operation::SendImmediate | Operation::SendInvalidate => {
+            "it is out of order"
+        }
+        Operation::RdmaReadRequest | Operation::CompareSwap | Operation::FetchAdd => {
+            "length, or order"
+        }
+        _ => "length, alignment or order",
+    };
+    possible.to_owned()
+}
+
 /// Describes where an access exceeds its region.
 fn outside(address: u64, length: u64, region: Option<Region>) -> String {
     let Some((start, size)) = region else {
@@ -264,6 +311,8 @@ fn right(rights: AccessRights) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use ferroce_wire::{AtomicEth, RKey};
+
     use super::*;
 
     #[test]
@@ -273,6 +322,31 @@ mod tests {
         assert!(said(0x1000, 132).starts_with("ends 32 bytes beyond"));
         assert!(said(0x0ff0, 8).starts_with("begins 16 bytes before"));
         assert!(said(u64::MAX, 1).contains("beyond"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let atomic = |virtual_address| {
+            Extension::AtomicEth(AtomicEth {
+                virtual_address,
+                r_key: RKey(1),
+                swap_or_add: 1,
+                compare: 0,
+            })
+        };
+        let said = |operation, extension| misfit(operation, extension);
+        let odd = said(Operation::FetchAdd, atomic(0x1004));
+        assert_eq!(odd, "the address 0x1004 is no multiple of 8");
+        let even = said(Operation::FetchAdd, atomic(0x1008));
+        assert_eq!(even, "length, or order");
+        let note = |note| refusal(note).unwrap_or_default();
+        let long = note(Note::LongMessage {
+            length: 64,
+            capacity: 16,
+        });
+        assert!(long.contains("64 bytes, the receive 16"), "{long}");
+        let many = note(Note::TooManyFetches { limit: 4 });
+        assert!(many.contains("max_dest_rd_atomic of this QP, 4"), "{many}");
     }
 
     /// Goal: a detail is reported once, and only by a status of the same side.

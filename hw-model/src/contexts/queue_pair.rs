@@ -1,15 +1,15 @@
 //! A queue pair: the transport state on the chip, and its work queues.
 
-use std::collections::VecDeque;
-
 use ferroce_spec::context::{AccessRights, QpContext, QpShape, RetryAttributes, ServiceCode};
 use ferroce_spec::wqe::AddressPath;
-use ferroce_transport::{Config, Qp, QpState, Service, Transmit};
+use ferroce_transport::{Config, Qp, QpState, Service};
 use ferroce_units::Instant;
 use ferroce_wire::Qpn;
 
 use crate::contexts::fault_log::FaultLog;
+use crate::contexts::note_log::NoteLog;
 use crate::contexts::path::Path;
+use crate::contexts::stalled::Stalled;
 use crate::contexts::work_queue::{ReceiveQueue, SendQueue};
 use crate::ports::port::Route;
 
@@ -40,14 +40,16 @@ pub struct QueuePair {
     pub holds_acknowledge: bool,
     /// The last header written into a receive buffer was IPv4 (UD).
     pub header_is_ipv4: bool,
-    /// Packets for which the wire had no room, or whose payload is in a page that is not present.
-    pub stalled: VecDeque<Transmit>,
+    /// Packets that have to wait before they leave.
+    pub stalled: Stalled,
     /// True if the first of them waits for a page of an on-demand region.
     pub awaits_page: bool,
     /// True if a fetch of WQEs is in progress.
     pub fetching: bool,
     /// The reason for its next completion in error.
     pub faults: FaultLog,
+    /// What it has noticed about packets.
+    pub notes: NoteLog,
     /// Simulated times that its parts have reached.
     pub progress: TimeProgress,
 }
@@ -165,10 +167,11 @@ impl QueuePair {
             acknowledge_behind: false,
             holds_acknowledge: false,
             header_is_ipv4: false,
-            stalled: VecDeque::new(),
+            stalled: Stalled::default(),
             awaits_page: false,
             fetching: false,
             faults: FaultLog::default(),
+            notes: NoteLog::default(),
             progress: TimeProgress::default(),
         }
     }
@@ -250,6 +253,7 @@ impl QueuePair {
         self.awaits_page = false;
         self.fetching = false;
         self.faults = FaultLog::default();
+        self.notes = NoteLog::default();
         self.path = None;
         self.datagram_path = None;
     }

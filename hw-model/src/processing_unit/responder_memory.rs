@@ -363,6 +363,7 @@ fn take_own<H: Host, M: TranslationTable>(
     match qp.receive.take(blocks.receive_fetch, blocks.dma) {
         Ok(Some(wqe)) => {
             blocks.dma.counters.add(Counter::receive_wqes, 1);
+            qp.notes.found_receive(qp.qpn.value());
             MemoryAnswer::Receive {
                 id: wqe.index,
                 capacity: wqe.list.length(),
@@ -382,6 +383,7 @@ fn take_shared<H: Host, M: TranslationTable>(
     match blocks.srqs.take(srqn, blocks.receive_fetch, blocks.dma) {
         Ok(taken) => {
             blocks.dma.counters.add(Counter::receive_wqes, 1);
+            qp.notes.found_receive(qp.qpn.value());
             if taken.reached_limit {
                 blocks.srq_event = Some((EventType::SRQ_LIMIT, srqn));
             }

@@ -11,6 +11,7 @@ use ferroce_wire::{Aeth, AtomicAckEth, NakCode, Position, Psn, RnrTimer, Syndrom
 
 use crate::completion::CompletionStatus;
 use crate::context::Context;
+use crate::note::Note;
 use crate::requester::{Requester, SendEntry};
 use crate::span::span;
 use crate::step::{MemoryOp, Step};
@@ -51,6 +52,12 @@ pub(crate) fn handle_acknowledge(
         // The newest acknowledge again, unsolicited: the responder advertises new credits.
         if psn.next() == requester.oldest {
             update_credits(requester, ctx, aeth);
+        } else {
+            let expected = match aeth.syndrome {
+                Syndrome::Nak(_) | Syndrome::RnrNak { .. } => psn,
+                _ => psn.next(),
+            };
+            requester.note_ghost(ctx, expected);
         }
         return;
     };
@@ -107,6 +114,7 @@ fn handle_rnr_nak(
     let obey = acknowledge_before_nak(requester, now, ctx, before);
     if obey && requester.next != requester.oldest {
         ctx.statistics.rnr_naks_received += 1;
+        ctx.notice(Note::PeerNotReady);
         requester.back_off(ctx, now + Duration::from_ns(timer.nanoseconds()));
     }
 }

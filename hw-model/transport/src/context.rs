@@ -9,6 +9,7 @@ use crate::attributes::Attributes;
 use crate::completion::Completion;
 use crate::config::Config;
 use crate::event::{Event, EventSet};
+use crate::note::Note;
 use crate::recovery::RecoveryState;
 use crate::recovery::ack_timer::AckTimer;
 use crate::statistics::Statistics;
@@ -30,6 +31,7 @@ pub(crate) struct Context {
     pub(crate) timers: Timers,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) statistics: Statistics,
+    pub(crate) note: Option<Box<Note>>,
     pub(crate) trains: Trains,
     /// Waits for acknowledgements.
     pub(crate) ack_timer: AckTimer,
@@ -38,6 +40,12 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Keeps an observation until it is taken, for explanations.
+    #[cold]
+    pub(crate) fn notice(&mut self, note: Note) {
+        self.note = Some(Box::new(note));
+    }
+
     pub(crate) fn new(qpn: Qpn, service: Service, config: Config) -> Context {
         Context {
             qpn,
@@ -50,6 +58,7 @@ impl Context {
             timers: Timers::new(),
             completions: VecDeque::new(),
             statistics: Statistics::default(),
+            note: None,
             trains: Trains::default(),
             ack_timer: AckTimer::default(),
             recovery: None,

@@ -32,6 +32,7 @@ mod context;
 mod event;
 mod inbound;
 mod message;
+mod note;
 mod qp;
 mod rc;
 mod recovery;
@@ -61,6 +62,7 @@ pub use event::Event;
 pub use ferroce_qp::{
     Attribute, AttributeSet, PathMtu, QpState, Service, TransitionError, check_attributes,
 };
+pub use note::Note;
 pub use qp::Qp;
 pub use recovery::{
     AckTimeouts, AdaptiveTimer, ConnectxSchedule, Recovery, RecoveryMode, TimeoutDecrement,

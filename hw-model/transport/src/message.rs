@@ -19,6 +19,14 @@ pub(crate) enum Message {
 }
 
 impl Message {
+    /// Returns the bytes of a SEND that were received so far.
+    pub(crate) const fn received(self) -> u32 {
+        match self {
+            Message::Send { received } => received,
+            Message::None | Message::Write { .. } => 0,
+        }
+    }
+
     /// Records an executed packet with `payload` bytes. Returns the bytes of the message so far
     /// (SEND) or in total (WRITE).
     #[inline]

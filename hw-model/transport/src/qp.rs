@@ -11,6 +11,7 @@ use crate::completion::{Completion, CompletionStatus};
 use crate::config::Config;
 use crate::context::Context;
 use crate::event::Event;
+use crate::note::Note;
 use crate::rc::Rc;
 use crate::recovery::ack_timer::AckTimer;
 use crate::recovery::{Recovery, RecoveryState};
@@ -399,6 +400,18 @@ impl Qp {
             return None;
         }
         Some(std::mem::take(&mut self.context.statistics))
+    }
+
+    /// Takes what the queue pair has noticed last, for explanations.
+    #[inline]
+    pub fn take_note(&mut self) -> Option<Note> {
+        self.context.note.take().map(|note| *note)
+    }
+
+    /// Returns true if [`Qp::take_note`] returns something.
+    #[inline]
+    pub fn has_note(&self) -> bool {
+        self.context.note.is_some()
     }
 
     /// Returns the time at which [`Qp::handle_timeout`] must be called.

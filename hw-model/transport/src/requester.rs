@@ -25,6 +25,7 @@ use ferroce_wire::{AtomicEth, Connected, Feth, Msn, Position, Psn, Reth, Transpo
 use crate::completion::CompletionStatus;
 use crate::context::Context;
 use crate::event::Event;
+use crate::note::Note;
 use crate::request::{
     ATOMIC_LENGTH, Destination, MAX_MESSAGE_LENGTH, MAX_OUTSTANDING_SEND_REQUESTS, Remote,
     SendOperation, SendRequest,
@@ -81,6 +82,8 @@ pub(crate) struct Requester {
     cursor: usize,
     /// Packets of that entry that were sent in this pass.
     position: u32,
+    /// The first PSN of this connection.
+    first: Psn,
     pub(crate) oldest: Psn,
     pub(crate) next: Psn,
     pub(crate) newest: Psn,
@@ -110,6 +113,7 @@ impl Requester {
             started: 0,
             cursor: 0,
             position: 0,
+            first: Psn::new(0),
             oldest: Psn::new(0),
             next: Psn::new(0),
             newest: Psn::new(0),
@@ -129,6 +133,7 @@ impl Requester {
     /// Starts at RTR→RTS.
     pub(crate) fn start(&mut self, sq_psn: Psn, ctx: &mut Context) {
         *self = Requester::new();
+        self.first = sq_psn;
         self.oldest = sq_psn;
         self.next = sq_psn;
         self.newest = sq_psn;
@@ -136,6 +141,16 @@ impl Requester {
         self.retry.reset(&ctx.attributes);
         if let Some(recovery) = &mut ctx.recovery {
             recovery.sent.begin(sq_psn);
+        }
+    }
+
+    /// Notes that the peer expects `expected`, which is not in flight. That is stale once the peer
+    /// has acknowledged a packet.
+    #[cold]
+    pub(crate) fn note_ghost(&self, ctx: &mut Context, expected: Psn) {
+        let first = self.first;
+        if self.oldest == first && self.newest != first {
+            ctx.notice(Note::PeerPsn { expected, first });
         }
     }
 

@@ -11,6 +11,8 @@ mod response;
 mod train;
 mod window;
 
+use std::num::NonZeroU8;
+
 use ferroce_qp::QpState;
 use ferroce_units::Instant;
 use ferroce_wire::{Feth, Msn, NakCode, Psn, Syndrome};
@@ -23,6 +25,7 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
 use crate::message::Message;
+use crate::note::Note;
 use crate::resource::Resources;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 
@@ -31,6 +34,14 @@ use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
 struct Receive {
     id: u32,
     capacity: u32,
+}
+
+/// The first packet of a queue pair that came ahead of the expected one.
+#[derive(Debug, Clone, Copy)]
+struct FirstAhead {
+    psn: Psn,
+    /// How often it came.
+    times: NonZeroU8,
 }
 
 /// The operation for which the packet being processed waits.
@@ -78,6 +89,9 @@ pub(crate) struct Responder {
     /// True if a NAK or RNR NAK was sent for the expected packet; no further one is sent until it
     /// arrives.
     awaiting_retry: bool,
+    /// True if an RNR NAK was sent: the peer's PSN is the expected one.
+    was_refused_for_now: bool,
+    first_ahead: Option<FirstAhead>,
     message: Message,
     /// XRC: the shared receive queue that the message names.
     pub(crate) srqn: Option<u32>,
@@ -100,6 +114,8 @@ impl Responder {
             asked: Asked::Nothing,
             established: false,
             awaiting_retry: false,
+            was_refused_for_now: false,
+            first_ahead: None,
             message: Message::None,
             srqn: None,
             receive: None,
@@ -477,6 +493,7 @@ impl Responder {
 
     /// Refuses a request and ends the queue pair: NAK, and an error for the receive WQE in use.
     fn refuse(&mut self, ctx: &mut Context, refusal: Refusal) -> Next {
+        ctx.note = self.noted(ctx, refusal).map(Box::new);
         match self.receive.take() {
             Some(receive) => {
                 ctx.complete(Completion::failed_receive(
@@ -491,6 +508,25 @@ impl Responder {
         self.say_last(ctx, self.packet.psn, syndrome);
         ctx.fault = true;
         Next::Done
+    }
+
+    /// Returns what explains a refusal beyond its kind.
+    fn noted(&self, ctx: &Context, refusal: Refusal) -> Option<Note> {
+        let limit = ctx.attributes.max_dest_rd_atomic;
+        match (refusal, self.receive, self.message) {
+            (Refusal::ReceiveTooShort, Some(receive), message) => Some(Note::LongMessage {
+                length: message.received() + self.packet.payload_length,
+                capacity: receive.capacity,
+            }),
+            (Refusal::InvalidRequest, ..) if self.exceeds_resources(limit) => {
+                Some(Note::TooManyFetches { limit })
+            }
+            _ => None,
+        }
+    }
+
+    fn exceeds_resources(&self, limit: u8) -> bool {
+        self.packet.fetches() && !self.resources.has_room(limit)
     }
 
     /// Sends the last answer: after READ responses with earlier PSNs, and although the queue pair

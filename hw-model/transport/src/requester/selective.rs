@@ -10,6 +10,7 @@ use super::{
 };
 use crate::completion::CompletionStatus;
 use crate::context::Context;
+use crate::note::Note;
 use crate::recovery::{Evidence, SentWindow};
 use crate::request::SendOperation;
 use crate::span::span;
@@ -340,6 +341,7 @@ impl Requester {
             return; // a repetition
         }
         ctx.statistics.rnr_naks_received += 1;
+        ctx.notice(Note::PeerNotReady);
         if !self.retry.spend_rnr(&ctx.attributes) {
             self.fail_front(ctx, CompletionStatus::RnrRetryExceeded);
         }

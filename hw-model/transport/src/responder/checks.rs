@@ -1,13 +1,22 @@
 //! The checks of an inbound request. Each one returns the next step.
 
-use ferroce_qp::QpState;
-use ferroce_wire::{Feth, FlushRange, NakCode, Position, Syndrome};
+use std::num::NonZeroU8;
 
-use super::{Asked, Message, Next, Receive, Refusal, Responder};
+use ferroce_qp::QpState;
+use ferroce_wire::{Feth, FlushRange, Msn, NakCode, Position, Syndrome};
+
+use super::{Asked, FirstAhead, Message, Next, Receive, Refusal, Responder};
 use crate::attributes::RemoteAccess;
 use crate::context::Context;
 use crate::event::Event;
+use crate::note::Note;
 use crate::request::{ATOMIC_LENGTH, MAX_MESSAGE_LENGTH};
+
+/// A first packet that is so much later than the expected one is no later packet of a window.
+const FAR_AHEAD: i32 = 1 << 16;
+/// A first packet that is later than the expected one and comes so often begins each pass of the
+/// requester: none before it is lost.
+const TIMES_AHEAD: u8 = 3;
 
 impl Responder {
     /// Checks the PSN: in order, duplicate (the half of the circle before the expected PSN), or
@@ -15,6 +24,9 @@ impl Responder {
     #[inline]
     pub(super) fn check_psn(&mut self, ctx: &mut Context) -> Next {
         let ahead = self.packet.psn.distance_from(self.expected);
+        if ahead != 0 && self.has_accepted_nothing() {
+            self.note_first_psn(ctx, ahead);
+        }
         if ahead < 0 {
             return Next::Duplicate;
         }
@@ -37,6 +49,36 @@ impl Responder {
             ctx.raise(Event::CommunicationEstablished);
         }
         Next::CheckOpcodeSequence
+    }
+
+    /// Returns true if no packet with an expected PSN has come.
+    fn has_accepted_nothing(&self) -> bool {
+        let is_first = self.msn == Msn::new(0) && matches!(self.message, Message::None);
+        is_first && !self.was_refused_for_now
+    }
+
+    /// Notes that the peer begins with another PSN than the queue pair expects. A packet after the
+    /// expected one may also come because those before it are lost; then it does not come again and
+    /// again.
+    #[cold]
+    fn note_first_psn(&mut self, ctx: &mut Context, ahead: i32) {
+        let came = self.packet.psn;
+        let times = match &mut self.first_ahead {
+            Some(first) if first.psn == came => {
+                first.times = first.times.saturating_add(1);
+                first.times.get()
+            }
+            Some(first) => first.times.get(),
+            none => {
+                let times = NonZeroU8::MIN;
+                *none = Some(FirstAhead { psn: came, times });
+                times.get()
+            }
+        };
+        if !(0..=FAR_AHEAD).contains(&ahead) || times >= TIMES_AHEAD {
+            let expected = self.expected;
+            ctx.notice(Note::FirstPsn { came, expected });
+        }
     }
 
     /// Checks the sequence: First or Only if no message is open; otherwise Middle or Last of the
@@ -121,12 +163,16 @@ impl Responder {
         if self.packet.position.starts_message() {
             self.message = Message::None;
         }
-        self.refuse_for_now(ctx)
+        let next = self.refuse_for_now(ctx);
+        ctx.note = None;
+        next
     }
 
     /// Sends an RNR NAK because there is no receive WQE. The packet will be retransmitted.
     pub(super) fn refuse_for_now(&mut self, ctx: &mut Context) -> Next {
         let timer = ctx.attributes.min_rnr_timer;
+        self.was_refused_for_now = true;
+        ctx.notice(Note::NotReady);
         self.ask_again(ctx, self.expected, Syndrome::RnrNak { timer });
         if let Some(recovery) = &mut ctx.recovery {
             recovery.received.refuse_for_now();

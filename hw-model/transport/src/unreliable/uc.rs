@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
 use crate::message::Message;
+use crate::note::Note;
 use crate::request::{LocalKind, MAX_MESSAGE_LENGTH, SendOperation, SendRequest};
 use crate::segment;
 use crate::step::{Access, MemoryAnswer, MemoryOp, Step};
@@ -101,6 +102,7 @@ impl UnreliableService for Uc {
             }
             (Asked::Receive, MemoryAnswer::NoReceive) => {
                 ctx.statistics.no_receive_drops += 1;
+                ctx.notice(Note::NoReceive);
                 self.drop_message()
             }
             (Asked::Receive, _) => {
@@ -220,6 +222,10 @@ impl Uc {
         let capacity = self.receive.map_or(0, |receive| receive.capacity);
         if received + payload > capacity.min(MAX_MESSAGE_LENGTH) {
             ctx.statistics.no_receive_drops += 1;
+            ctx.notice(Note::LongMessage {
+                length: received + payload,
+                capacity,
+            });
             return self.drop_message();
         }
         self.message = Message::Send { received };

@@ -14,6 +14,7 @@ use crate::completion::{Completion, CompletionStatus, ReceiveKind};
 use crate::context::Context;
 use crate::event::Event;
 use crate::inbound::Inbound;
+use crate::note::Note;
 use crate::request::{Destination, LocalKind, SendOperation, SendRequest};
 use crate::step::{MemoryAnswer, MemoryOp, Step};
 
@@ -70,6 +71,9 @@ impl UnreliableService for Ud {
         };
         if deth.q_key != ctx.attributes.q_key {
             ctx.statistics.q_key_violations += 1;
+            let own = ctx.attributes.q_key;
+            let came = deth.q_key;
+            ctx.notice(Note::WrongQKey { came, own });
             return Step::Done;
         }
         if packet.payload_length > Ud::mtu(ctx).bytes() {
@@ -93,6 +97,7 @@ impl UnreliableService for Ud {
             }
             (Asked::Receive, MemoryAnswer::NoReceive) => {
                 ctx.statistics.no_receive_drops += 1;
+                ctx.notice(Note::NoReceive);
                 Step::Done
             }
             (Asked::Receive, _) => {
@@ -176,6 +181,10 @@ impl Ud {
     fn check_length(&mut self, ctx: &mut Context, receive: Receive) -> Step {
         if self.packet.payload_length + GRH_LENGTH > receive.capacity {
             ctx.statistics.no_receive_drops += 1;
+            ctx.notice(Note::ShortReceive {
+                payload: self.packet.payload_length,
+                capacity: receive.capacity,
+            });
             return Step::Done;
         }
         let receive = receive.id;

@@ -4,7 +4,7 @@ use crate::pair::Setup;
 use crate::pair::script::{IMMEDIATE, SEND, Script, WRITE, reth};
 use ferroce_transport::{
     Access, Completion, CompletionStatus, Config, Event, MAX_MESSAGE_LENGTH, MemoryAnswer,
-    MemoryOp, Payload, QpState, ReceiveKind, RemoteAccess, Step,
+    MemoryOp, Note, Payload, QpState, ReceiveKind, RemoteAccess, Step,
 };
 use ferroce_units::Duration;
 use ferroce_wire::Reth;
@@ -228,6 +228,36 @@ fn a_gap_is_reported_once() {
         [(2, nak(NakCode::PsnSequenceError))],
         "a new gap"
     );
+}
+
+/// Goal: a first PSN that is not the expected one is noted; lost packets are not. Method: packets
+/// before the expected one, far after it, again and again a little after it, and after an RNR NAK.
+#[test]
+fn a_peer_that_begins_with_another_psn_is_noted() {
+    let noted = |relative: u32| {
+        let mut s = script();
+        assert_eq!(s.send_part(relative, SendPart::Only, 4), Step::Done);
+        let (came, expected) = (s.receive_psn(relative), s.receive_psn(0));
+        let note = Note::FirstPsn { came, expected };
+        (s.qp.take_note() == Some(note), s)
+    };
+    assert!(noted(0xff_ffff).0, "a PSN before");
+    assert!(noted(0x10_0000).0, "far after");
+    let (is_noted, mut s) = noted(1);
+    assert!(!is_noted, "the first packet may be lost");
+    for (psn, is_third) in [(2, false), (1, false), (2, false), (1, true)] {
+        assert_eq!(s.send_part(psn, SendPart::Only, 4), Step::Done);
+        assert_eq!(s.qp.take_note().is_some(), is_third);
+    }
+    let mut s = script();
+    let step = s.send_part(0, SendPart::Only, 4);
+    assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
+    assert_eq!(s.answer(MemoryAnswer::NoReceive), Step::Done);
+    assert_eq!(s.qp.take_note(), Some(Note::NotReady));
+    for _ in 0..4 {
+        assert_eq!(s.send_part(1, SendPart::Only, 4), Step::Done);
+        assert_eq!(s.qp.take_note(), None, "the first packet has come");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::pair::{Q_KEY, Setup};
 use CompletionStatus::{LocalLength, LocalProtection, LocalQpOperation, Success, WrFlush};
 use ferroce_transport::{
     Access, AttributeUpdate, Completion, CompletionStatus, Destination, Event, LocalKind,
-    MemoryAnswer, MemoryOp, QpState, RemoteAccess, SendOperation, SendRequest, Service, Statistics,
-    Step, Transition, Transmit,
+    MemoryAnswer, MemoryOp, Note, QpState, RemoteAccess, SendOperation, SendRequest, Service,
+    Statistics, Step, Transition, Transmit,
 };
 use ferroce_wire::{
     Connected, Deth, Extension, Operation, Position, QKey, Qpn, RKey, SendPart, Transport,
@@ -533,11 +533,15 @@ fn datagrams_that_are_dropped() {
     let mut s = ud();
     assert_eq!(s.datagram(QKey(1), 4), Step::Done);
     assert_eq!(statistics(&mut s).q_key_violations, 1);
+    let (came, own) = (QKey(1), Q_KEY);
+    assert_eq!(s.qp.take_note(), Some(Note::WrongQKey { came, own }));
+    assert_eq!(s.qp.take_note(), None);
     assert_eq!(s.datagram(Q_KEY, 4097), Step::Done, "longer than the MTU");
     let step = s.datagram(Q_KEY, 4);
     assert_eq!(step, Step::Memory(MemoryOp::TakeReceive));
     assert_eq!(s.answer(MemoryAnswer::NoReceive), Step::Done);
     assert_eq!(statistics(&mut s).no_receive_drops, 1);
+    assert_eq!(s.qp.take_note(), Some(Note::NoReceive));
     assert_eq!((s.statuses(), s.events()), (vec![], vec![]));
     assert_eq!(s.qp.state(), QpState::Rts);
 }
@@ -548,6 +552,9 @@ fn a_receive_that_is_too_small_stays_for_a_smaller_datagram() {
     let step = s.datagram(Q_KEY, 5);
     assert_eq!(s.execute(step, 5, 44), [MemoryOp::TakeReceive]);
     assert_eq!(statistics(&mut s).no_receive_drops, 1);
+    let (payload, capacity) = (5, 44);
+    let note = Note::ShortReceive { payload, capacity };
+    assert_eq!(s.qp.take_note(), Some(note));
     let step = s.datagram(Q_KEY, 4);
     assert_eq!(step, Step::Memory(MemoryOp::WriteGrh { receive: 5 }));
     s.execute(step, 6, 44);
