@@ -72,6 +72,6 @@ pub use request::{
 };
 pub use rings::batch::{Batch, QueueState};
 pub use rings::receive_queue::{ReceiveBatch, ReceiveQueue};
-pub use rings::send_queue::{SendBatch, SendQueue};
+pub use rings::send_queue::{SendBacklog, SendBatch, SendQueue};
 pub use service::{Addressing, SendOperations};
 pub use use_count::{Lease, UseCount};

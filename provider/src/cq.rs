@@ -13,6 +13,7 @@ use crate::abi::*;
 use crate::adapter::{Adapter, Object};
 use crate::errno::{Errno, Shown, at_most, within};
 use crate::event::{EventQueue, Source, Subject};
+use crate::watch;
 
 /// A completion queue with its context and channel.
 pub struct Cq {
@@ -55,6 +56,7 @@ impl Cq {
         };
         let queue = CompletionQueue::create(device, config)?;
         adapter.add(Object::CompletionQueue(queue.number()), events, &source);
+        watch::add_queue(adapter, &queue, channel.as_ref());
         Ok(Self {
             adapter: adapter.clone(),
             queue,
@@ -102,6 +104,14 @@ impl Cq {
             Err(Errno::IO.because("the device has stopped, or the CQ has overflowed"))
         } else {
             Ok(())
+        }
+    }
+
+    /// Notes that the program arms the queue.
+    #[inline]
+    pub fn note_armed(&self) {
+        if let Some(channel) = &self.channel {
+            channel.note_armed(&self.source);
         }
     }
 

@@ -14,6 +14,8 @@ pub const ONE_PORT: &str = "1, the device has one port";
 pub struct Errno {
     number: c_int,
     reason: Reason,
+    /// The QP that it is about.
+    qpn: Option<u32>,
 }
 
 impl PartialEq for Errno {
@@ -135,7 +137,11 @@ impl Errno {
     /// Returns the error that only its number describes.
     pub const fn new(number: c_int) -> Self {
         let reason = Reason::Plain;
-        Self { number, reason }
+        Self {
+            number,
+            reason,
+            qpn: None,
+        }
     }
 
     /// Returns the errno.
@@ -205,8 +211,8 @@ impl Errno {
             queue: None,
         };
         Self {
-            number: error.errno(),
             reason: Reason::Post(post),
+            ..Self::new(error.errno())
         }
     }
 
@@ -217,6 +223,18 @@ impl Errno {
             post.queue = Some(limits);
         }
         self
+    }
+
+    /// Adds the QP that the error is about.
+    #[cold]
+    pub fn of_qp(self, qpn: u32) -> Self {
+        let qpn = Some(qpn);
+        Self { qpn, ..self }
+    }
+
+    /// Returns the QP that the error is about, if it is known.
+    pub fn qpn(&self) -> Option<u32> {
+        self.qpn
     }
 
     /// Returns true for a normal result that is not a refusal: nothing is there, or not yet.
@@ -414,8 +432,8 @@ fn name(number: c_int) -> Option<&'static str> {
 impl From<ferroce_driver::Error> for Errno {
     fn from(error: ferroce_driver::Error) -> Self {
         Self {
-            number: error.errno(),
             reason: Reason::Driver(error),
+            ..Self::new(error.errno())
         }
     }
 }

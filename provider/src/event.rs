@@ -28,6 +28,8 @@ pub struct Source {
     closed: AtomicBool,
     /// Events that wait in queues.
     queued: AtomicU32,
+    /// True if the object is a CQ that is armed: its next completion queues an event.
+    is_armed: AtomicBool,
     /// Completion events that the program has read.
     completion_reported: AtomicU32,
     /// Async events that the program has read.
@@ -83,6 +85,8 @@ pub struct EventQueue {
     /// Closed when no reader is left; objects that report events may still refer to the queue.
     fd: Mutex<Option<EventFd>>,
     events: Mutex<VecDeque<Subject>>,
+    /// Number of armed CQs.
+    armed: AtomicUsize,
 }
 
 impl EventQueue {
@@ -91,6 +95,7 @@ impl EventQueue {
         Ok(Arc::new(Self {
             fd: Mutex::new(Some(EventFd::new()?)),
             events: Mutex::new(VecDeque::new()),
+            armed: AtomicUsize::new(0),
         }))
     }
 
@@ -115,11 +120,32 @@ impl EventQueue {
         self.events.lock().is_empty()
     }
 
+    /// Notes that a CQ is going to be armed.
+    pub fn note_armed(&self, source: &Source) {
+        if !source.is_armed.swap(true, Ordering::AcqRel) {
+            self.armed.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn note_disarmed(&self, source: &Source) {
+        if source.is_armed.swap(false, Ordering::AcqRel) {
+            self.armed.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Returns true if a reader waits until a thread arms a CQ: no event waits, and no CQ is armed.
+    pub fn is_unarmed(&self) -> bool {
+        self.armed.load(Ordering::Acquire) == 0 && self.is_empty()
+    }
+
     /// Appends an event.
     pub fn push(&self, subject: Subject) {
         // Pushed under the lock, so that an event that comes while its object is destroyed is
         // either seen by the purge or refused.
         let mut events = self.events.lock();
+        if let Subject::Completion(source) = &subject {
+            self.note_disarmed(source);
+        }
         let fd = self.fd.lock();
         let Some(fd) = fd.as_ref() else {
             return;
@@ -161,6 +187,7 @@ impl EventQueue {
     /// Removes the events of an object that is being destroyed, and refuses further ones.
     pub fn purge(&self, source: &Arc<Source>) {
         source.closed.store(true, Ordering::Release);
+        self.note_disarmed(source);
         let mut events = self.events.lock();
         let before = events.len();
         events.retain(|event| {
@@ -183,6 +210,26 @@ impl EventQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a reader is known to wait for an arming. Method: two CQs of a channel, armed, with
+    /// events, and destroyed.
+    #[test]
+    fn an_event_disarms_its_source() {
+        let queue = EventQueue::new().expect("descriptors");
+        let (first, second) = (Arc::new(Source::default()), Arc::new(Source::default()));
+        assert!(queue.is_unarmed());
+        queue.note_armed(&first);
+        queue.note_armed(&first);
+        queue.note_armed(&second);
+        queue.push(Subject::Completion(first.clone()));
+        assert!(!queue.is_unarmed(), "an event waits");
+        assert!(queue.take().is_some());
+        assert!(!queue.is_unarmed(), "the second is armed");
+        queue.purge(&second);
+        assert!(queue.is_unarmed());
+        queue.note_armed(&first);
+        assert!(!queue.is_unarmed());
+    }
 
     #[test]
     fn reported_counts_what_was_taken_and_purge_removes_the_rest() {

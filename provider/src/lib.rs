@@ -18,6 +18,7 @@ pub mod abi;
 mod adapter;
 mod address;
 mod advice;
+mod blocked_threads;
 mod builder;
 mod convert;
 mod counter_files;
@@ -54,7 +55,9 @@ mod srq;
 mod strings;
 mod sysfs;
 mod tenancy;
+mod waiting;
 mod wall_clock;
+mod watch;
 mod xrc;
 mod xrc_domains;
 

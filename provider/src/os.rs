@@ -2,6 +2,7 @@
 
 use crate::errno::Errno;
 
+pub(crate) mod caller;
 pub(crate) mod descriptor;
 pub(crate) mod event_fd;
 pub(crate) mod fork;

@@ -20,6 +20,7 @@ use crate::errno::{Errno, Right, Shown, at_most, within};
 use crate::event::{EventQueue, Source};
 use crate::identity;
 use crate::srq::Srq;
+use crate::watch;
 use crate::xrc::Xrcd;
 use crate::xrc_domains::SharedXrcd;
 
@@ -291,6 +292,7 @@ impl Qp {
         if let Some(shown) = &self.adapter.shown_qps {
             shown.add(self.pair.number().0, self.pair.service());
         }
+        watch::add_pair(&self.adapter, &self.pair);
         self
     }
 
@@ -318,6 +320,11 @@ impl Qp {
 
     /// `ibv_modify_qp`; returns the new state of the QP.
     pub fn modify(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<QpState, Errno> {
+        let changed = self.change(attr, mask);
+        changed.map_err(|errno| errno.of_qp(self.pair.number().0))
+    }
+
+    fn change(&self, attr: &ibv_qp_attr, mask: c_int) -> Result<QpState, Errno> {
         let limits = self.adapter.device()?.capabilities();
         let around = Surroundings {
             service: self.pair.service(),

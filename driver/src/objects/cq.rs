@@ -362,6 +362,11 @@ impl CompletionQueue {
         !self.rings.has_entry()
     }
 
+    /// Returns the number of completions taken so far, free-running. Does not lock.
+    pub fn taken(&self) -> u32 {
+        self.rings.consumer()
+    }
+
     /// Runs the bus. Call it after an empty poll, without the CQ locked.
     #[inline]
     pub fn relax(&self) {

@@ -141,6 +141,11 @@ impl ReceiveQueue {
         self.lock().post(wr_id, segments)
     }
 
+    /// Returns the number of receives posted so far, free-running.
+    pub fn posted(&self) -> u32 {
+        self.0.lock().producer
+    }
+
     /// Allows or forbids posting.
     pub(crate) fn set_open(&self, open: bool) {
         self.0.lock().open = open;

@@ -149,6 +149,19 @@ pub struct SendState {
     doorbell_mark: DoorbellMark,
 }
 
+/// What a send queue holds, for explanations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendBacklog {
+    /// Work requests posted so far, free-running.
+    pub posted: u32,
+    /// Work requests whose entries no completion has freed.
+    pub outstanding: u32,
+    /// Outstanding work requests that make a completion on success.
+    pub signaled: u32,
+    /// True if no further work request fits.
+    pub is_full: bool,
+}
+
 /// Send work requests posted to a queue; [`SendBatch::abort`] withdraws them.
 pub type SendBatch<'a> = Batch<'a, SendState>;
 
@@ -221,6 +234,26 @@ impl SendQueue {
 }
 
 impl SendQueue {
+    /// Returns what the queue holds.
+    pub fn backlog(&self) -> SendBacklog {
+        let state = self.0.lock();
+        let outstanding = outstanding(state.posted, state.shadow.retired_count());
+        let mut index = state.shadow.retired_index();
+        let mut signaled = 0;
+        for _ in 0..outstanding {
+            let first = state.ring.read(index as usize * WORDS_PER_BLOCK, 1).next();
+            let control = ControlWord::from_bits(first.unwrap_or_default() as u32);
+            signaled += u32::from(control.signaled());
+            index = index.wrapping_add(u32::from(control.blocks()).max(1));
+        }
+        SendBacklog {
+            posted: state.posted,
+            outstanding,
+            signaled,
+            is_full: outstanding >= state.shape.max_wr,
+        }
+    }
+
     /// Returns the producer index that was rung, if the device must be queried for it.
     pub(crate) fn due_doorbell(&self) -> Option<u32> {
         doorbell_check::due(&self.0)

@@ -7,7 +7,7 @@
 use ferroce_driver::bus::Slept;
 use libc::{c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};
 
-use super::boundary::{or_errno, status};
+use super::boundary::{guard, or_errno, status};
 use super::handle::{Claim, Handle};
 use super::objects::{Channel, Context, Cq, Qp};
 use crate::abi::*;
@@ -15,8 +15,9 @@ use crate::adapter::Adapter;
 use crate::errno::Errno;
 use crate::event::{EventQueue, Subject};
 use crate::os::event_fd::EVENT_BYTES;
-use crate::os::last_errno;
+use crate::os::{last_errno, set_errno};
 use crate::srq::Srq;
+use crate::waiting::Wait;
 
 /// Result of taking an event after a count was read.
 const FOUND: c_int = 0;
@@ -36,11 +37,17 @@ pub unsafe extern "C" fn ibv_get_cq_event(
         if fd < 0 {
             return -1;
         }
-        if sleep_on_channel(channel, fd) < 0 {
-            return -1;
+        let is_unarmed = note_unarmed(channel);
+        let mut came = sleep_on_channel(channel, fd) >= 0;
+        if came {
+            // SAFETY: the kernel writes at most eight bytes to the local `bytes`, which has that
+            // size.
+            came = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), EVENT_BYTES) } >= 0;
         }
-        // SAFETY: the kernel writes at most eight bytes to the local `bytes`, which has that size.
-        if unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), EVENT_BYTES) } < 0 {
+        if is_unarmed != 0 {
+            note_end(Wait::Arming);
+        }
+        if !came {
             return -1;
         }
         match take_completion_event(channel, cq, cq_context) {
@@ -86,6 +93,42 @@ extern "C" fn channel_fd(channel: *mut ibv_comp_channel) -> c_int {
         channel.adapter.check()?;
         Ok(channel.events.fd())
     })
+}
+
+/// Reports that a call waits for an event that nothing announces: returns 1; 0 if one may come.
+#[inline(never)]
+extern "C" fn note_unarmed(channel: *mut ibv_comp_channel) -> c_int {
+    let noted = guard(|| {
+        // SAFETY: contract of `ibv_get_cq_event`: the program passes null or a live channel of this
+        // library; `borrow` refuses null.
+        let channel = unsafe { Handle::<ibv_comp_channel, Channel>::borrow(channel)? };
+        let is_unarmed = channel.events.is_unarmed();
+        if is_unarmed {
+            Wait::Arming.begin();
+        }
+        Ok(is_unarmed.into())
+    });
+    noted.unwrap_or(0)
+}
+
+/// Reports that a call waits.
+#[inline(never)]
+extern "C" fn note_begin(wait: Wait) {
+    let _ = guard(|| {
+        wait.begin();
+        Ok(())
+    });
+}
+
+/// Reports that a call no longer waits. Leaves errno as it is.
+#[inline(never)]
+extern "C" fn note_end(wait: Wait) {
+    let errno = last_errno();
+    let _ = guard(|| {
+        wait.end();
+        Ok(())
+    });
+    set_errno(errno);
 }
 
 /// Returns the descriptor of a context's async queue, or -1 and errno.
@@ -232,13 +275,18 @@ unsafe extern "C" fn wait_for_acknowledgements(
     cond: *mut pthread_cond_t,
     completed: *const u32,
     reported: u32,
+    wait: Wait,
 ) {
     // SAFETY: the caller guarantees that the three belong to one object of this library that is
     // alive.
     unsafe {
         libc::pthread_mutex_lock(mutex);
-        while completed.read_volatile() != reported {
-            libc::pthread_cond_wait(cond, mutex);
+        if completed.read_volatile() != reported {
+            note_begin(wait);
+            while completed.read_volatile() != reported {
+                libc::pthread_cond_wait(cond, mutex);
+            }
+            note_end(wait);
         }
         unlock(mutex);
     }
@@ -300,12 +348,14 @@ pub unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
             cond,
             &raw const (*cq).comp_events_completed,
             reported[0],
+            Wait::CompletionEvents,
         );
         wait_for_acknowledgements(
             mutex,
             cond,
             &raw const (*cq).async_events_completed,
             reported[1],
+            Wait::CqEvents,
         );
     }
     free_cq(cq);
@@ -352,7 +402,8 @@ pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     // SAFETY: the step before has accepted the QP, which is alive until `free_qp`.
     unsafe {
         let (mutex, cond) = (&raw mut (*qp).mutex, &raw mut (*qp).cond);
-        wait_for_acknowledgements(mutex, cond, &raw const (*qp).events_completed, reported);
+        let completed = &raw const (*qp).events_completed;
+        wait_for_acknowledgements(mutex, cond, completed, reported, Wait::QpEvents);
     }
     free_qp(qp);
     0
@@ -392,7 +443,8 @@ pub unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     // SAFETY: the step before has accepted the SRQ, which is alive until `free_srq`.
     unsafe {
         let (mutex, cond) = (&raw mut (*srq).mutex, &raw mut (*srq).cond);
-        wait_for_acknowledgements(mutex, cond, &raw const (*srq).events_completed, reported);
+        let completed = &raw const (*srq).events_completed;
+        wait_for_acknowledgements(mutex, cond, completed, reported, Wait::SrqEvents);
     }
     free_srq(srq);
     0

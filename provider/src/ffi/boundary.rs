@@ -15,7 +15,8 @@ const PANIC: Errno = Errno::IO.because("the library has failed; this is a fault 
 #[cold]
 pub(super) fn refused(verb: &str, errno: Errno) {
     if !errno.is_usual() {
-        tracing::info!(target: log::REFUSED, "{verb}: {errno}");
+        let (site, qpn) = (log::site(), errno.qpn());
+        tracing::info!(target: log::REFUSED, qpn, site, "{verb}: {errno}");
     }
 }
 

@@ -114,7 +114,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             return Err(errno);
         }
         let posted = builder.complete(batch);
-        posted.map_err(|errno| errno.of_queue(qp.send_limits()))
+        posted.map_err(|errno| errno.of_queue(qp.send_limits()).of_qp(qp.pair.number().0))
     })
 }
 

@@ -188,7 +188,7 @@ pub(super) unsafe extern "C" fn post_send(
         }
         // Requests before the failing one are posted: the drop of the batch rings the doorbell.
         drop(batch);
-        result.map_err(|errno| errno.of_queue(qp.send_limits()))
+        result.map_err(|errno| errno.of_queue(qp.send_limits()).of_qp(qp.pair.number().0))
     });
     // SAFETY: contract of `ibv_post_send`: `bad_wr` is null or writable.
     unsafe { finish("ibv_post_send", result, next, bad_wr) }
@@ -240,7 +240,11 @@ pub(super) unsafe extern "C" fn post_recv(
         // requests that ends with null, whose scatter lists are readable.
         let posted = unsafe { post_receives(qp.adapter.program_clock(), &mut next, post) };
         drop(batch);
-        posted.map_err(|errno| errno.of_queue(qp.receive_limits()))
+        posted.map_err(|errno| {
+            errno
+                .of_queue(qp.receive_limits())
+                .of_qp(qp.pair.number().0)
+        })
     });
     // SAFETY: contract of `ibv_post_recv`: `bad_wr` is null or writable.
     unsafe { finish("ibv_post_recv", result, next, bad_wr) }
@@ -368,6 +372,8 @@ pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         let cq = unsafe { Handle::<ibv_cq_ex, Cq>::look_up(cq)? };
         cq.adapter.check()?;
         cq.check_device()?;
+        // Before, because the event of a completion may follow at once.
+        cq.note_armed();
         if solicited_only == 0 {
             cq.queue.arm();
         } else {
