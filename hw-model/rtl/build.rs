@@ -7,6 +7,12 @@ fn main() {
         parameters,
         ..Module::new(name)
     };
+    let crossing = |name, parameters| Module {
+        name,
+        top: "frame_crossing",
+        parameters,
+        clocks: &["s_clk", "m_clk"],
+    };
     // mutants/run builds a copy of the sources.
     println!("cargo:rerun-if-env-changed=FERROCE_RTL_SV");
     let folder = std::env::var("FERROCE_RTL_SV").unwrap_or_else(|_| "sv".to_owned());
@@ -50,6 +56,11 @@ fn main() {
         module("msix_table", &[]),
         module("command_memory", &[]),
         module("number_table", &[("BITS", 4), ("FIRST", 2)]),
+        crossing("frame_crossing", &[("BITS", 16), ("LOG_DEPTH", 4)]),
+        crossing(
+            "frame_crossing_drops",
+            &[("BITS", 16), ("LOG_DEPTH", 4), ("WAITS", 0)],
+        ),
     ];
     modules("ferroce_rtl", sources, &all);
     println!("cargo:rustc-cfg=rtl_blocks");

@@ -6,7 +6,7 @@
 // constraints.
 //
 // Ports: named as in the boards' master constraint files. The card runs at PCIe's user clock of 250
-// MHz; FIFOs cross to the clock of the MAC. `init_clk` is a free-running clock below 125 MHz.
+// MHz; frame_crossing leads to the clock of the MAC. `init_clk` is a free-running clock below 125 MHz.
 module alveo_top #(
     parameter logic [47:0] MAC = 48'h02_00_00_00_00_01     // of the board's memory, in a product
 ) (
@@ -26,7 +26,10 @@ module alveo_top #(
     output logic [3:0]  qsfp0_txn
 );
     // ------------------------------------------------------------------------------------------ PCIe
-    logic         sys_clk, sys_clk_gt, clk, rst, pcie_up;
+    logic         sys_clk, sys_clk_gt, clk, pcie_up;
+    /* verilator lint_off SYNCASYNCNET */   // frame_crossing also takes it without a clock
+    logic         rst;
+    /* verilator lint_on SYNCASYNCNET */
     logic         rq_valid, rq_ready, rq_last, rc_valid, rc_ready, rc_last;
     logic         cq_valid, cq_ready, cq_last, cc_valid, cc_ready, cc_last;
     logic [511:0] rq_data, rc_data, cq_data, cc_data;
@@ -58,29 +61,6 @@ module alveo_top #(
     );
     wire unused_outputs = &{1'b0, rc_last, function_status, flr_in_process, msix_enable, msix_mask};
 
-    logic        write_valid, write_wide, read_valid, read_wide, doorbell_valid, doorbell_ready;
-    logic [13:0] write_at, read_at;
-    logic [63:0] write_data, read_data, doorbell_value;
-    logic [18:0] doorbell_slot;
-    logic        dma_read_valid, dma_read_ready, dma_line_valid, dma_line_error, dma_write_valid, dma_write_ready;
-    logic [63:0] dma_read_iova, dma_write_iova, dma_write_strobe;
-    logic [card_pkg::TAG_BITS-1:0] dma_read_tag, dma_line_tag;
-    logic [511:0] dma_line, dma_write_line;
-    logic        function_reset, resetting;
-    // Extended tags: the block's capability is on, and hosts of gen3 x16 slots enable them; a host that
-    // does not needs `cfg_ext_tag` from the Device Control register (cfg_mgmt).
-    pcie_endpoint endpoint (
-        .clk, .rst(rst || !pcie_up), .rq_valid, .rq_ready, .rq_data, .rq_keep, .rq_last, .rq_user, .sequence_valid,
-        .sequence_0, .sequence_1, .rc_valid, .rc_ready, .rc_data, .rc_user, .cq_valid, .cq_ready, .cq_data, .cq_last,
-        .cq_user, .cq_np_req, .cc_valid, .cc_ready, .cc_data, .cc_keep, .cc_last, .cc_user,
-        .cfg_max_payload(max_payload), .cfg_max_read_req(max_read_req), .cfg_ext_tag(1'b1),
-        .bus_master(function_status[2]), .flr_in_process(flr_in_process[0]), .flr_done, .function_reset, .resetting,
-        .write_valid, .write_wide, .write_at, .write_data, .read_valid, .read_wide, .read_at, .read_data,
-        .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value, .dma_read_valid, .dma_read_ready,
-        .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error, .dma_line_tag, .dma_line, .dma_write_valid,
-        .dma_write_ready, .dma_write_iova, .dma_write_line, .dma_write_strobe
-    );
-
     // ------------------------------------------------------------------------------------------ time
     localparam logic [63:0] CYCLE_NS = 64'd4;
     logic [63:0] now_ns;
@@ -92,18 +72,21 @@ module alveo_top #(
     logic         tx_valid, tx_ready, tx_last, rx_valid, rx_last, rx_error;
     logic [511:0] tx_data, rx_data;
     logic [6:0]   tx_bytes, rx_bytes;
+    logic         resetting;
+    // Extended tags: the block's capability is on, and hosts of gen3 x16 slots enable them; a host that
+    // does not needs `cfg_ext_tag` from the Device Control register (cfg_mgmt).
     /* verilator lint_off PINCONNECTEMPTY */   // outputs for simulations only
-    card card0 (
-        .clk, .rst(rst || !pcie_up), .now_ns, .timer_ns(now_ns), .mac(MAC), .link_up, .qpn_base('0),
-        .function_reset, .msix_disabled(!msix_enable[0]), .msix_masked(msix_mask[0]), .resetting,
+    pcie_card card0 (
+        .clk, .rst(rst || !pcie_up), .now_ns, .timer_ns(now_ns), .mac(MAC), .link_up, .qpn_base('0), .resetting,
         .fail_injected(1'b0), .hang_commands(1'b0), .quiet(), .stopped(), .deadline_valid(), .deadline_ns(),
-        .timer_deadline_valid(), .timer_deadline_ns(), .write_valid, .write_wide, .write_at, .write_data, .read_valid,
-        .read_wide, .read_at, .read_data, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value,
-        .dma_read_valid, .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error,
-        .dma_line_tag, .dma_line, .dma_write_valid, .dma_write_ready, .dma_write_error(1'b0), .dma_write_iova,
-        .dma_write_line, .dma_write_strobe, .dma_write_message(), .dma_write_vector(), .tx_valid, .tx_ready, .tx_data,
-        .tx_bytes, .tx_last, .rx_valid, .rx_data, .rx_bytes, .rx_last, .rx_error, .rx_room(), .gid_valid(), .gid_index(), .gid(),
-        .begins_valid(), .begins_qpn()
+        .timer_deadline_valid(), .timer_deadline_ns(), .doorbell_room(), .rq_valid, .rq_ready, .rq_data, .rq_keep,
+        .rq_last, .rq_user, .sequence_valid, .sequence_0, .sequence_1, .rc_valid, .rc_ready, .rc_data, .rc_user,
+        .cq_valid, .cq_ready, .cq_data, .cq_last, .cq_user, .cq_np_req, .cc_valid, .cc_ready, .cc_data, .cc_keep,
+        .cc_last, .cc_user, .cfg_max_payload(max_payload), .cfg_max_read_req(max_read_req), .cfg_ext_tag(1'b1),
+        .bus_master(function_status[2]), .msix_enable(msix_enable[0]), .msix_mask(msix_mask[0]),
+        .flr_in_process(flr_in_process[0]), .flr_done, .tx_valid, .tx_ready, .tx_data, .tx_bytes, .tx_last, .rx_valid,
+        .rx_data, .rx_bytes, .rx_last, .rx_error, .rx_room(), .gid_valid(), .gid_index(), .gid(), .begins_valid(),
+        .begins_qpn(), .gsi_is_open()
     );
     /* verilator lint_on PINCONNECTEMPTY */
 
@@ -111,11 +94,12 @@ module alveo_top #(
     logic         mac_clk, mac_tx_reset, mac_rx_reset;
     logic         mac_tx_valid, mac_tx_ready, mac_tx_last, mac_rx_valid, mac_rx_last, mac_rx_error;
     logic [511:0] mac_tx_data, mac_rx_data;
-    logic [63:0]  tx_keep, rx_keep, mac_tx_keep, mac_rx_keep;
-    assign tx_keep = 64'hffff_ffff_ffff_ffff >> (7'd64 - tx_bytes);
+    logic [63:0]  mac_tx_keep, mac_rx_keep;
+    logic [6:0]   mac_tx_bytes, mac_rx_bytes;
+    assign mac_tx_keep = 64'hffff_ffff_ffff_ffff >> (7'd64 - mac_tx_bytes);
     always_comb begin
-        rx_bytes = '0;
-        for (int n = 0; n < 64; n++) if (rx_keep[n]) rx_bytes = 7'(n + 1);
+        mac_rx_bytes = '0;
+        for (int n = 0; n < 64; n++) if (mac_rx_keep[n]) mac_rx_bytes = 7'(n + 1);
     end
     cmac_usplus_0 cmac (
         .gt_ref_clk_p(qsfp0_refclk_p), .gt_ref_clk_n(qsfp0_refclk_n), .init_clk, .sys_reset(rst),
@@ -127,21 +111,19 @@ module alveo_top #(
         .rx_axis_tdata(mac_rx_data), .rx_axis_tkeep(mac_rx_keep), .rx_axis_tlast(mac_rx_last),
         .rx_axis_tuser(mac_rx_error), .rx_axis_tvalid(mac_rx_valid)
     );
-    /* verilator lint_off PINCONNECTEMPTY */   // no user signal to the MAC; never full from it
     // A card that stops with a fatal error may leave a frame unfinished: its reset drops that.
-    xpm_fifo_axis tx_fifo (
-        .s_aclk(clk), .s_aresetn(!rst && !resetting), .m_aclk(mac_clk), .s_axis_tdata(tx_data), .s_axis_tkeep(tx_keep),
-        .s_axis_tlast(tx_last), .s_axis_tuser(1'b0), .s_axis_tvalid(tx_valid), .s_axis_tready(tx_ready),
-        .m_axis_tdata(mac_tx_data), .m_axis_tkeep(mac_tx_keep), .m_axis_tlast(mac_tx_last), .m_axis_tuser(),
-        .m_axis_tvalid(mac_tx_valid), .m_axis_tready(mac_tx_ready)
+    frame_crossing #(.BITS(7 + 512)) tx_frames (
+        .rst, .s_clk(clk), .s_drop(resetting), .s_valid(tx_valid), .s_ready(tx_ready), .s_data({tx_bytes, tx_data}),
+        .s_last(tx_last), .m_clk(mac_clk), .m_valid(mac_tx_valid), .m_ready(mac_tx_ready && !mac_tx_reset),
+        .m_data({mac_tx_bytes, mac_tx_data}), .m_last(mac_tx_last)
     );
-    // The card takes each beat. The FIFO is never full, because the card's side has a higher rate.
-    xpm_fifo_axis #(.PACKET_FIFO("false")) rx_fifo (
-        .s_aclk(mac_clk), .s_aresetn(!mac_rx_reset), .m_aclk(clk), .s_axis_tdata(mac_rx_data),
-        .s_axis_tkeep(mac_rx_keep), .s_axis_tlast(mac_rx_last), .s_axis_tuser(mac_rx_error),
-        .s_axis_tvalid(mac_rx_valid), .s_axis_tready(), .m_axis_tdata(rx_data), .m_axis_tkeep(rx_keep),
-        .m_axis_tlast(rx_last), .m_axis_tuser(rx_error), .m_axis_tvalid(rx_valid),
-        .m_axis_tready(1'b1)
+    // The card takes each beat, but frames of 65 to 75 bytes have two beats: a stream of them alone is
+    // faster than the card's clock.
+    /* verilator lint_off PINCONNECTEMPTY */   // the MAC does not wait
+    frame_crossing #(.BITS(1 + 7 + 512), .WAITS(1'b0)) rx_frames (
+        .rst, .s_clk(mac_clk), .s_drop(mac_rx_reset), .s_valid(mac_rx_valid), .s_ready(),
+        .s_data({mac_rx_error, mac_rx_bytes, mac_rx_data}), .s_last(mac_rx_last), .m_clk(clk), .m_valid(rx_valid),
+        .m_ready(1'b1), .m_data({rx_error, rx_bytes, rx_data}), .m_last(rx_last)
     );
     /* verilator lint_on PINCONNECTEMPTY */
 endmodule

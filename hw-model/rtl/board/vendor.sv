@@ -6,7 +6,6 @@
 /* verilator lint_off DECLFILENAME */   // several modules in a file
 /* verilator lint_off UNUSEDSIGNAL */   // none of them has a body
 /* verilator lint_off UNDRIVEN */
-/* verilator lint_off UNUSEDPARAM */
 
 // UltraScale+ Integrated Block for PCI Express: 512 bits, 250 MHz, dword-aligned; straddling on RQ and
 // RC (four TLPs), none on CQ and CC; client tags; one function with MSI-X in BAR0 ("external").
@@ -85,33 +84,6 @@ module cmac_usplus_0 (
     output logic         rx_axis_tlast,
     output logic         rx_axis_tuser,        // with the last beat: wrong FCS, or another damage
     output logic         rx_axis_tvalid
-);
-endmodule
-
-// XPM: a FIFO between two clocks. PACKET: a frame leaves without a gap after all of it has come.
-(* blackbox *)
-module xpm_fifo_axis #(
-    parameter CLOCKING_MODE = "independent_clock",
-    parameter PACKET_FIFO = "true",
-    parameter int FIFO_DEPTH = 512,
-    parameter int TDATA_WIDTH = 512,
-    parameter int TUSER_WIDTH = 1
-) (
-    input  logic         s_aclk,
-    input  logic         s_aresetn,
-    input  logic         m_aclk,
-    input  logic [511:0] s_axis_tdata,
-    input  logic [63:0]  s_axis_tkeep,
-    input  logic         s_axis_tlast,
-    input  logic [TUSER_WIDTH-1:0] s_axis_tuser,
-    input  logic         s_axis_tvalid,
-    output logic         s_axis_tready,
-    output logic [511:0] m_axis_tdata,
-    output logic [63:0]  m_axis_tkeep,
-    output logic         m_axis_tlast,
-    output logic [TUSER_WIDTH-1:0] m_axis_tuser,
-    output logic         m_axis_tvalid,
-    input  logic         m_axis_tready
 );
 endmodule
 

@@ -1,4 +1,4 @@
-//! The Verilated card.
+//! The Verilated card, alone and with its PCIe endpoint.
 
 use ferroce_rtl_harness::build::{Module, Sources, modules};
 
@@ -11,5 +11,6 @@ fn main() {
         folder: &folder,
         packages: &["../../spec/generated/ferroce_pkg.sv", &card_package],
     };
-    modules("ferroce_rtl_card", sources, &[Module::new("card")]);
+    let cards = ["card", "pcie_card"].map(Module::new);
+    modules("ferroce_rtl_card", sources, &cards);
 }

@@ -25,6 +25,7 @@ pub mod verilated {
         roce_rx mtt mpt packetizer gather transmit memory_unit rx_buffer
         scatter completion_writer event_writer steer responder wqe_decode send_engine pcie_requester
         dma_read dma_write registers msix_table command_memory pcie_completer number_table
+        frame_crossing frame_crossing_drops
     );
 }
 

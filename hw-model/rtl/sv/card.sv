@@ -13,7 +13,7 @@
 // Function Mask of configuration space.
 // fail_injected and hang_commands are faults for tests. `quiet`: the card is idle, and stays idle
 // until an input changes or until `deadline_ns`, if `deadline_valid`. gid_* and begins_* report to a
-// simulated network which address the card has, and which QP can receive.
+// simulated network which address the card has, and which QP can receive, `gsi_is_open` whether the GSI can.
 module card (
     input  logic         clk,
     input  logic         rst,
@@ -81,11 +81,12 @@ module card (
     output logic [card_pkg::LOG_GIDS-1:0] gid_index,
     output logic [127:0] gid,
     output logic         begins_valid,
-    output logic [23:0]  begins_qpn
+    output logic [23:0]  begins_qpn,
+    output logic         gsi_is_open
 );
     // Clients of DMA writes, in round-robin order; the last one may write after the card has stopped.
-    localparam int WRITE_COMMAND = 0, WRITE_SCATTER = 1, WRITE_COMPLETION = 2, WRITE_MPT = 3, WRITE_EVENT = 4,
-                   WRITE_CLIENTS = 5;
+    localparam int WRITE_COMMAND = 0, WRITE_SCATTER = 1, WRITE_COMPLETION = 2, WRITE_MPT = 3, WRITE_ATOMIC = 4,
+                   WRITE_EVENT = 5, WRITE_CLIENTS = 6;
     localparam int READ_CLIENTS = card_pkg::READ_CLIENTS;
     localparam int QP_COMMAND = 0, QP_DOORBELL = 1, QP_REQUESTER = 2, QP_COMPLETER = 3, QP_RESPONDER = 4, QP_STEER = 5,
                    QP_READERS = 6;
@@ -130,10 +131,10 @@ module card (
     logic [card_pkg::LOG_READS*READ_CLIENTS-1:0] read_indices;
     logic [card_pkg::READ_BITS*READ_CLIENTS-1:0] all_reads;
     logic [card_pkg::LINE_BITS*READ_CLIENTS-1:0] all_lines;
-    card_pkg::read_t command_read, send_read, receive_read, payload_read, mpt_read, mtt_read, completion_read;
-    card_pkg::line_t command_line, send_line, receive_line, payload_line, mpt_line, mtt_line, completion_line, line;
-    assign all_reads = {completion_read, mtt_read, mpt_read, payload_read, receive_read, send_read, command_read};
-    assign {completion_line, mtt_line, mpt_line, payload_line, receive_line, send_line, command_line} = all_lines;
+    card_pkg::read_t command_read, send_read, receive_read, payload_read, mpt_read, mtt_read, completion_read, atomic_read;
+    card_pkg::line_t command_line, send_line, receive_line, payload_line, mpt_line, mtt_line, completion_line, atomic_line, line;
+    assign all_reads = {atomic_read, completion_read, mtt_read, mpt_read, payload_read, receive_read, send_read, command_read};
+    assign {atomic_line, completion_line, mtt_line, mpt_line, payload_line, receive_line, send_line, command_line} = all_lines;
     always_comb begin
         for (int n = 0; n < READ_CLIENTS; n++) begin
             {read_valids[n], read_iovas[64*n +: 64], read_indices[card_pkg::LOG_READS*n +: card_pkg::LOG_READS]} =
@@ -149,12 +150,12 @@ module card (
         .dma_line_valid, .dma_line_error, .dma_line_tag, .dma_line
     );
 
-    card_pkg::write_t command_write, scatter_write, completion_write, mpt_write, event_write;
+    card_pkg::write_t command_write, scatter_write, completion_write, mpt_write, atomic_write, event_write;
     logic [WRITE_CLIENTS-1:0] write_readies;
     logic                     write_error;
     dma_write #(.CLIENTS(WRITE_CLIENTS), .LAST(WRITE_EVENT)) writes (
         .clk, .reset, .stopped,
-        .client_writes({event_write, mpt_write, completion_write, scatter_write, command_write}),
+        .client_writes({event_write, atomic_write, mpt_write, completion_write, scatter_write, command_write}),
         .write_ready(write_readies), .write_error, .message_valid, .message_ready, .message_address, .message_data,
         .message_vector, .dma_write_valid, .dma_write_ready, .dma_write_error, .dma_write_iova, .dma_write_line,
         .dma_write_strobe, .dma_write_message, .dma_write_vector
@@ -167,10 +168,13 @@ module card (
     logic [7:0]                    wake_qp;
     card_pkg::qp_t                 qp_to_write;
     logic [1:0]                    fail_valid;
+    logic                          send_fails_alone;
+    logic [2:0]                    qp_was;
     logic [15:0]                   fail_qp;
     qp_table #(.READERS(QP_READERS), .FAILERS(2)) queue_pairs (
         .clk, .rst(reset), .index(qp_indices), .qps, .write_valid(qp_write),
-        .write_index(qp_indices[8*QP_COMMAND +: 8]), .write_qp(qp_to_write), .fail_valid, .fail_qp, .wake_valid,
+        .write_index(qp_indices[8*QP_COMMAND +: 8]), .write_qp(qp_to_write), .write_from(qp_was), .fail_valid,
+        .fail_sends({1'b0, send_fails_alone}), .fail_qp, .wake_valid,
         .wake_qp, .idle(qps_idle)
     );
 
@@ -206,7 +210,7 @@ module card (
     // -------------------------------------------------------------------------------------- commands
     logic [EVENT_SOURCES-1:0]            event_valids, event_readies;
     logic [EVENT_SOURCES*EVENT_BITS-1:0] events;
-    logic         answer_done, send_completion_valid, send_completion_ready;
+    logic         answer_done, left_done, send_completion_valid, send_completion_ready;
     logic         commands_idle, count_command, count_command_error;
     logic         eq_control_valid, eq_control_ready, cq_control_valid, cq_control_ready;
     logic [1:0]   eq_control_op, cq_control_op;
@@ -232,15 +236,25 @@ module card (
         .cq_answer_context, .requester_valid(requester_control_valid), .requester_ready(requester_control_ready),
         .responder_valid(responder_control_valid), .responder_ready(responder_control_ready), .control, .send_query,
         .receive_query, .fail_valid, .fail_qp,
-        .progress(answer_done || (send_completion_valid && send_completion_ready)),
+        .progress(answer_done || left_done || (send_completion_valid && send_completion_ready)),
         .event_valid(event_valids[EVENT_COMMAND]), .event_ready(event_readies[EVENT_COMMAND]),
         .event_data(command_event), .entry_valid, .entry_ready, .entry, .entry_done, .entry_fault, .entry_answer,
-        .qp_index(qp_indices[8*QP_COMMAND +: 8]), .qp(qps[QP_BITS*QP_COMMAND +: QP_BITS]), .qp_write, .qp_to_write,
+        .qp_index(qp_indices[8*QP_COMMAND +: 8]), .qp(qps[QP_BITS*QP_COMMAND +: QP_BITS]), .qp_write, .qp_to_write, .qp_was,
         .qp_begins(begins_valid), .slot_valid, .slot_write, .gid_write(gid_valid),
         .gid_index(gid_indices[4*GID_COMMAND +: 4]), .address, .gid(gids[128*GID_COMMAND +: 128]),
         .mac(macs[48*GID_COMMAND +: 48]), .vlan(vlans[16*GID_COMMAND +: 16])
     );
-    assign begins_qpn = {qpn_base, qp_indices[8*QP_COMMAND +: 8]};
+    // Blocks use QPNs from QPN_BASE on, whatever the card's first QPN is; the GSI has QPN 1 on every card.
+    function automatic logic [23:0] outer_qpn(input logic [23:8] base, input logic [7:0] index);
+        outer_qpn = index == card_pkg::GSI_INDEX ? ferroce_pkg::CONTEXT_GSI_QPN[23:0] : {base, index};
+    endfunction
+    assign begins_qpn = outer_qpn(qpn_base, qp_indices[8*QP_COMMAND +: 8]);
+    always_ff @(posedge clk) begin
+        if (qp_write && qp_indices[8*QP_COMMAND +: 8] == card_pkg::GSI_INDEX)
+            gsi_is_open <= qp_to_write.exists && qp_to_write.state >= 3'(ferroce_pkg::QP_STATE_CODE_RTR)
+                        && qp_to_write.state != 3'(ferroce_pkg::QP_STATE_CODE_ERR);
+        if (reset) gsi_is_open <= 1'b0;
+    end
 
     // ----------------------------------------------------------------------------------- memory regions
     logic [3:0] request_valids, request_readies, answer_valids, answer_readies;
@@ -282,7 +296,7 @@ module card (
         .doorbell_ready(ring_send_ready), .doorbell(ring), .doorbell_error(send_doorbell_error),
         .requester_qp_index(qp_indices[8*QP_REQUESTER +: 8]), .requester_qp(qps[QP_BITS*QP_REQUESTER +: QP_BITS]),
         .completer_qp_index(qp_indices[8*QP_COMPLETER +: 8]), .completer_qp(qps[QP_BITS*QP_COMPLETER +: QP_BITS]),
-        .wake_valid, .wake_qp, .fail_valid(fail_valid[0]), .fail_qp(fail_qp[7:0]),
+        .wake_valid, .wake_qp, .fail_valid(fail_valid[0]), .fail_sends(send_fails_alone), .fail_qp(fail_qp[7:0]),
         .gid_index(gid_indices[4*GID_REQUESTER +: 4]), .gid(gids[128*GID_REQUESTER +: 128]), .read(send_read),
         .read_ready(read_readies[card_pkg::READ_SEND_WQE]), .line(send_line),
         .requester_request_valid(request_valids[0]), .requester_request_ready(request_readies[0]), .requester_request,
@@ -294,7 +308,7 @@ module card (
         .packet_ready(send_packet_ready), .packet(send_packet), .piece_valid(send_piece_valid),
         .piece_ready(send_piece_ready), .piece(send_piece), .sent_valid(sent && !sent_responder), .payload_error,
         .payload_error_responder, .payload_error_qp, .answer_valid(handed_answer_valid),
-        .answer_ready(handed_answer_ready), .answer(handed), .answer_done, .place_valid(answer_place_valid),
+        .answer_ready(handed_answer_ready), .answer(handed), .answer_done, .left_done, .place_valid(answer_place_valid),
         .place_ready(answer_place_ready), .place(answer_place), .place_drop(answer_place_drop), .frames_done,
         .completion_valid(send_completion_valid), .completion_ready(send_completion_ready),
         .completion(send_completion), .count(send_count)
@@ -320,7 +334,10 @@ module card (
         .doorbell(ring), .doorbell_error(receive_doorbell_error), .wake_valid, .wake_qp,
         .qp_index(qp_indices[8*QP_RESPONDER +: 8]), .qp(qps[QP_BITS*QP_RESPONDER +: QP_BITS]),
         .fail_valid(fail_valid[1]), .fail_qp(fail_qp[15:8]), .read(receive_read),
-        .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]), .line(receive_line), .request_valid(request_valids[2]),
+        .read_ready(read_readies[card_pkg::READ_RECEIVE_WQE]), .line(receive_line), .atomic_read,
+        .atomic_read_ready(read_readies[card_pkg::READ_ATOMIC]), .atomic_line, .atomic_write,
+        .atomic_write_ready(write_readies[WRITE_ATOMIC]), .atomic_write_error(write_error),
+        .request_valid(request_valids[2]),
         .request_ready(request_readies[2]), .request(responder_request), .answer_valid(answer_valids[2]),
         .answer_ready(answer_readies[2]), .answer(memory_answer), .answer_fault(memory_fault),
         .response_request_valid(request_valids[3]), .response_request_ready(request_readies[3]), .response_request,
@@ -337,9 +354,15 @@ module card (
 
     // ------------------------------------------------------------------------------------------ to the wire
     logic transmit_idle;
+    card_pkg::tx_packet_t outer_packet;
+    always_comb begin
+        outer_packet = send_packet;
+        if (send_packet.opcode[7:5] == card_pkg::UD_OPCODES[7:5])   // the source QPN of its DETH
+            outer_packet.address[23:0] = outer_qpn(qpn_base, send_packet.qp);
+    end
     transmit transmitter (
         .clk, .rst(reset), .requester_packet_valid(send_packet_valid), .requester_packet_ready(send_packet_ready),
-        .requester_packet(send_packet), .requester_piece_valid(send_piece_valid),
+        .requester_packet(outer_packet), .requester_piece_valid(send_piece_valid),
         .requester_piece_ready(send_piece_ready), .requester_piece(send_piece),
         .responder_packet_valid(response_packet_valid), .responder_packet_ready(response_packet_ready),
         .responder_packet(response_packet), .responder_piece_valid(response_piece_valid),
@@ -366,10 +389,12 @@ module card (
         .dropped(frame_count.malformed || frame_count.icrc_error || frame_count.overflow), .frames_done,
         .room(rx_room)
     );
-    // Blocks use QPNs from QPN_BASE on, whatever the card's first QPN is.
+    logic is_own_qpn;
+    assign is_own_qpn = rx_packet.dest_qpn == ferroce_pkg::CONTEXT_GSI_QPN[23:0]
+                     || (rx_packet.dest_qpn[23:8] == qpn_base && rx_packet.dest_qpn[7:0] >= 8'(card_pkg::RESERVED_QPS));
     always_comb begin
         own_packet = rx_packet;
-        own_packet.dest_qpn[23:8] = rx_packet.dest_qpn[23:8] == qpn_base ? card_pkg::QPN_BASE[23:8] : '0;
+        own_packet.dest_qpn[23:8] = is_own_qpn ? card_pkg::QPN_BASE[23:8] : '0;
     end
 
     logic             steer_idle, count_no_qp, count_wrong_path, place_valid, place_ready, place_drop, scatter_idle;
@@ -396,11 +421,11 @@ module card (
     card_pkg::event_t cq_event, own_event;
     always_comb begin
         own_send_completion = send_completion;
-        own_send_completion.qpn[23:8] = qpn_base;
+        own_send_completion.qpn = outer_qpn(qpn_base, send_completion.qpn[7:0]);
         own_receive_completion = receive_completion;
-        own_receive_completion.qpn[23:8] = qpn_base;
+        own_receive_completion.qpn = outer_qpn(qpn_base, receive_completion.qpn[7:0]);
         own_event = responder_event;
-        own_event.number[23:8] = qpn_base;
+        own_event.number = outer_qpn(qpn_base, responder_event.number[7:0]);
     end
     completion_writer completions (
         .clk, .rst(reset), .now_ns, .frames_done, .control_valid(cq_control_valid), .control_ready(cq_control_ready),
@@ -469,6 +494,8 @@ module card (
               | COUNTERS'(frame_count.malformed) << ferroce_pkg::COUNTER_RX_MALFORMED
               | COUNTERS'(frame_count.icrc_error) << ferroce_pkg::COUNTER_RX_ICRC_ERRORS
               | COUNTERS'(count_no_qp) << ferroce_pkg::COUNTER_RX_NO_QP
+              | COUNTERS'(receive_count.q_key_violation) << ferroce_pkg::COUNTER_RX_Q_KEY_VIOLATIONS
+              | COUNTERS'(receive_count.no_receive) << ferroce_pkg::COUNTER_RX_NO_RECEIVE
               | COUNTERS'(count_wrong_path) << ferroce_pkg::COUNTER_RX_WRONG_PATH
               | COUNTERS'(count_doorbell) << ferroce_pkg::COUNTER_DOORBELLS
               | COUNTERS'(doorbell_errors != '0) << ferroce_pkg::COUNTER_DOORBELL_ERRORS
@@ -505,6 +532,7 @@ module card (
               | COUNTERS'(receive_count.duplicate) << ferroce_pkg::COUNTER_DUPLICATE_REQUESTS
               | COUNTERS'(receive_count.write_request) << ferroce_pkg::COUNTER_WRITE_REQUESTS
               | COUNTERS'(receive_count.read_request) << ferroce_pkg::COUNTER_READ_REQUESTS
+              | COUNTERS'(receive_count.atomic) << ferroce_pkg::COUNTER_ATOMICS
               | COUNTERS'(count_error.requester_error) << ferroce_pkg::COUNTER_REQUESTER_ERRORS
               | COUNTERS'(count_error.requester_flush) << ferroce_pkg::COUNTER_REQUESTER_FLUSHES
               | COUNTERS'(count_error.requester_access) << ferroce_pkg::COUNTER_REQUESTER_ACCESS_ERRORS

@@ -64,6 +64,7 @@ module command_device (
         capabilities = '0;
         capabilities.firmware_version = FIRMWARE;
         capabilities.qpn_base = {8'b0, qpn_base, 8'b0};
+        capabilities.reserved_qps = 32'(card_pkg::RESERVED_QPS);
         capabilities.max_message_length = ferroce_pkg::WQE_MAX_MESSAGE_LENGTH;
         capabilities.max_mr_length = 64'd1 << (card_pkg::LOG_MTTS + 12);
         capabilities.page_sizes = 64'(PAGE_SIZES);
@@ -85,6 +86,9 @@ module command_device (
         capabilities.local_ack_delay = LOCAL_ACK_DELAY;
         capabilities.max_path_mtu = ferroce_pkg::PATH_MTU_CODE_MTU_4096;
         capabilities.features[ferroce_pkg::DEVICE_FEATURES_RELIABLE_CONNECTED_LSB] = 1'b1;
+        capabilities.features[ferroce_pkg::DEVICE_FEATURES_ATOMICS_LSB] = 1'b1;
+        capabilities.features[ferroce_pkg::DEVICE_FEATURES_UNRELIABLE_DATAGRAM_LSB] = 1'b1;
+        capabilities.features[ferroce_pkg::DEVICE_FEATURES_GENERAL_SERVICE_INTERFACE_LSB] = 1'b1;
         capabilities.features[ferroce_pkg::DEVICE_FEATURES_CHOSEN_NUMBERS_LSB] = 1'b1;
         capabilities.log_resident_qps = 8'(card_pkg::LOG_QPS);
     end

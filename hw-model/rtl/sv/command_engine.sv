@@ -68,6 +68,7 @@ module command_engine (
     input  card_pkg::qp_t qp,
     output logic         qp_write,
     output card_pkg::qp_t qp_to_write,
+    output logic [2:0]   qp_was,           // its state before
     output logic         qp_begins,
     output logic         slot_valid,
     output card_pkg::slot_t slot_write,
@@ -152,6 +153,7 @@ module command_engine (
         .mail(opcode == ferroce_pkg::COMMAND_OPCODE_MODIFY_QP ? mail[8*ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET +: 2048] : mail[2047:0]),
         .done(qp_done), .outcome(qp_outcome), .answer(qp_answer), .has_tables, .log_qps, .cq_exists, .user_valid,
         .user_joins, .user_cqn, .index(qp_index), .qp, .write_valid(qp_write), .write_qp(qp_to_write),
+        .write_from(qp_was),
         .slot_valid(qp_slot_valid), .slot_send(qp_slot_send), .slot_receive(slot_write.receive),
         .gid_index(path_gid_index), .gid, .begins(qp_begins), .drains(qp_drains), .requester_valid(command_asks),
         .requester_ready(requester_ready && !watch_asks), .responder_valid, .responder_ready, .control(qp_control),

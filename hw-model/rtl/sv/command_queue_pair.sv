@@ -10,7 +10,7 @@
 // `gid` is entry `gid_index`, in the same cycle. `begins` pulses with `index` when a QP goes to RTR,
 // `drains` when it goes to SQD and requests the event.
 // Invariants: the engines get START when qp_table has the new state, and FORGET when it has RESET; a
-// number is free again when both engines have forgotten it.
+// number is free again when both engines have forgotten it; entry 1 is the GSI's, whose QPN is 1.
 module command_queue_pair (
     input  logic          clk,
     input  logic          rst,
@@ -35,6 +35,7 @@ module command_queue_pair (
     input  card_pkg::qp_t qp,
     output logic          write_valid,
     output card_pkg::qp_t write_qp,
+    output logic [2:0]    write_from,      // its state before
     output logic          slot_valid,
     output logic [card_pkg::LOG_SLOTS:0] slot_send,
     output logic [card_pkg::LOG_SLOTS:0] slot_receive,
@@ -58,7 +59,7 @@ module command_queue_pair (
     localparam int BITS = card_pkg::LOG_QPS;
     localparam int RATE_AT = 8 * (ferroce_pkg::QP_CONTEXT_PATH_OFFSET + ferroce_pkg::ADDRESS_PATH_STATIC_RATE_OFFSET);
     localparam logic [2:0] RESET = 3'(ferroce_pkg::QP_STATE_CODE_RESET), RTR = 3'(ferroce_pkg::QP_STATE_CODE_RTR),
-                           RTS = 3'(ferroce_pkg::QP_STATE_CODE_RTS);
+                           RTS = 3'(ferroce_pkg::QP_STATE_CODE_RTS), SQE = 3'(ferroce_pkg::QP_STATE_CODE_SQE);
 
     typedef enum logic [3:0] {
         IDLE, NUMBER, READ, LOOK, CHECK, USE_SEND, USE_RECEIVE, WRITE, REQUESTER, RESPONDER, LEAVE_SEND,
@@ -71,7 +72,9 @@ module command_queue_pair (
     assign is_query = opcode == ferroce_pkg::COMMAND_OPCODE_QUERY_QP;
     assign is_destroy = opcode == ferroce_pkg::COMMAND_OPCODE_DESTROY_QP;
     assign is_modify = opcode == ferroce_pkg::COMMAND_OPCODE_MODIFY_QP;
-    assign is_number = argument[63:24] == '0 && argument[23:BITS] == 16'(qpn_base);
+    assign is_number = argument == 64'(ferroce_pkg::CONTEXT_GSI_QPN)
+                    || (argument[63:24] == '0 && argument[23:BITS] == 16'(qpn_base)
+                        && argument[BITS-1:0] >= BITS'(card_pkg::RESERVED_QPS));
 
     // ------------------------------------------------------------------- the parts of the work
     logic [7:0]            created, modified;
@@ -83,14 +86,17 @@ module command_queue_pair (
     logic [31:0]           rate, send_producer, send_fetched;
     logic [23:0]           send_psn, unacknowledged_psn;
     logic                  is_drained;
+    logic                  creates_gsi, is_gsi;
+    assign is_gsi = index == card_pkg::GSI_INDEX;
     qp_create creation (
-        .context_(mail), .cq_exists, .status(created), .syndrome(created_at), .fresh, .slot_send, .slot_receive
+        .context_(mail), .cq_exists, .status(created), .syndrome(created_at), .fresh, .slot_send, .slot_receive,
+        .is_gsi(creates_gsi)
     );
     qp_modify modification (
-        .head, .context_(mail), .qp(stored), .gid_index, .gid, .status(modified), .syndrome(modified_at), .changed
+        .head, .context_(mail), .qp(stored), .is_gsi, .gid_index, .gid, .status(modified), .syndrome(modified_at), .changed
     );
     qp_compose composition (
-        .qp(stored), .slots(slot_pair), .rate,
+        .qp(stored), .is_gsi, .slots(slot_pair), .rate,
         .send_query({send_psn, unacknowledged_psn, send_producer, send_fetched, is_drained}), .receive_query,
         .context_(composed)
     );
@@ -117,25 +123,41 @@ module command_queue_pair (
     wire unused_choice = &{1'b0, choice};
     assign choice = argument;
     assign wanted = {choice.number[31:BITS] == 24'(qpn_base) ? 24'd0 : 24'hff_ffff, choice.number[BITS-1:0]};
-    assign is_given = step == REMOVE;
-    number_table #(.BITS(BITS)) numbers (
+    assign is_given = step == REMOVE && !is_gsi;
+    number_table #(.BITS(BITS), .FIRST(card_pkg::RESERVED_QPS)) numbers (
         .clk, .rst, .capacity(has_tables ? (BITS + 1)'(1) << log_qps : '0), .ask(start && is_create),
         .chosen(choice.chosen), .wanted, .answered(is_numbered), .status(number_status), .number(free_number),
-        .take(slot_valid), .give_valid(is_given), .give_number(index)
+        .take(slot_valid && !creates_gsi), .give_valid(is_given), .give_number(index)
     );
+
+    // The GSI has its own number, which no other QP can choose.
+    logic       is_gsi_taken;
+    logic [7:0] gsi_status, new_status;
+    always_comb begin
+        gsi_status = ferroce_pkg::COMMAND_STATUS_SUCCESS;
+        if (is_gsi_taken) gsi_status = choice.chosen ? ferroce_pkg::COMMAND_STATUS_BUSY
+                                                     : ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
+        if (!has_tables || (choice.chosen && choice.number != ferroce_pkg::CONTEXT_GSI_QPN))
+            gsi_status = ferroce_pkg::COMMAND_STATUS_NO_RESOURCES;
+    end
+    assign is_gsi_taken = stored.exists;
+    assign new_status = creates_gsi ? gsi_status : number_status;
 
     // ------------------------------------------------------------------------------- to other blocks
     logic [2:0]  to;
     logic [23:0] first_psn;
-    logic        starts_responder, starts_requester;
+    logic        starts_responder, starts_requester, resumes;
     assign to = head[2:0];
     assign is_reset = is_destroy || (is_modify && to == RESET);
     assign starts_responder = is_modify && to == RTR;
-    assign starts_requester = is_modify && to == RTS && stored.state == RTR;
-    assign first_psn = starts_responder ? mail[8*ferroce_pkg::QP_CONTEXT_RECEIVE_PSN_OFFSET +: 24]
+    assign resumes = is_modify && to == RTS && stored.state == SQE;
+    assign starts_requester = (is_modify && to == RTS && stored.state == RTR) || resumes;
+    // A datagram QP expects no PSN.
+    assign first_psn = starts_responder ? (stored.is_datagram ? '0 : mail[8*ferroce_pkg::QP_CONTEXT_RECEIVE_PSN_OFFSET +: 24])
                                         : mail[8*ferroce_pkg::QP_CONTEXT_SEND_PSN_OFFSET +: 24];
     assign slot_valid = step == WRITE && is_create;
     assign write_valid = step == WRITE || step == REMOVE;
+    assign write_from = stored.state;
     always_comb begin
         write_qp = changed;
         if (is_create) write_qp = fresh;
@@ -160,6 +182,7 @@ module command_queue_pair (
     always_comb begin
         control.op = card_pkg::CONTROL_START;
         if (is_reset) control.op = card_pkg::CONTROL_FORGET;
+        if (resumes) control.op = card_pkg::CONTROL_RESUME;
         if (is_query) control.op = card_pkg::CONTROL_QUERY;
         control.qp = index;
         control.psn = first_psn;
@@ -167,7 +190,9 @@ module command_queue_pair (
     assign begins = step == RESPONDER && responder_ready && starts_responder;
     assign drains = step == WRITE && is_modify && head[64 + ferroce_pkg::QP_ATTRIBUTE_MASK_DRAINED_EVENT_LSB];
     assign done = step == ANSWER;
-    assign result = is_create ? {40'b0, qpn_base, index} : '0;
+    logic [23:0] qpn;
+    assign qpn = is_gsi ? ferroce_pkg::CONTEXT_GSI_QPN[23:0] : {qpn_base, index};
+    assign result = is_create ? {40'b0, qpn} : '0;
 
     // ----------------------------------------------------------------------------------- the machine
     always_ff @(posedge clk) begin
@@ -179,7 +204,7 @@ module command_queue_pair (
                 if (start) step <= is_create ? NUMBER : READ;
             end
             NUMBER: if (is_numbered) begin
-                index <= free_number;
+                index <= creates_gsi ? card_pkg::GSI_INDEX : free_number;
                 step <= READ;
             end
             READ: step <= LOOK;
@@ -199,8 +224,8 @@ module command_queue_pair (
                     syndrome <= created_at;
                     step <= USE_SEND;
                     if (created != ferroce_pkg::COMMAND_STATUS_SUCCESS) step <= ANSWER;
-                    else if (number_status != ferroce_pkg::COMMAND_STATUS_SUCCESS) begin
-                        status <= number_status;
+                    else if (new_status != ferroce_pkg::COMMAND_STATUS_SUCCESS) begin
+                        status <= new_status;
                         step <= ANSWER;
                     end
                 end
@@ -232,7 +257,7 @@ module command_queue_pair (
     end
 
     always_ff @(posedge clk) begin
-        if (!rst && slot_valid) assert (!qp.exists && free_number == index);
+        if (!rst && slot_valid) assert (!qp.exists && (free_number == index || creates_gsi));
     end
 endmodule
 

@@ -9,7 +9,8 @@
 // the current job: `sent` is the requester's state of it, and `table_read` the request at `table_at`,
 // both a cycle later. `retired` and the next three bits belong to the QP at `requester_at`. settle,
 // flush_* and reset_* are the requester's orders, timer_* and expired_* its timer. `again_*` gives a
-// QP another turn. `count_*` pulse.
+// QP another turn. left_* is a datagram that has been sent, with `left_error` if its payload could not be read;
+// `left_done` pulses when its requests are done. `count_*` pulse.
 // Invariants: requests are retired in order, each with at most one completion; every answer with
 // payload gives exactly one run of places that ends with `last`; a QP with PSNs in flight has a
 // running timer, if it has a local ACK timeout.
@@ -45,6 +46,11 @@ module completer (
     output logic [7:0]   again_qp,
     input  logic         payload_error,
     input  logic [7:0]   payload_error_qp,
+    input  logic         left_valid,           // a datagram
+    input  logic         left_error,
+    input  logic [7:0]   left_qp,
+    input  logic [23:0]  left_psn,
+    output logic         left_done,
 
     output logic         timer_valid,
     input  logic         timer_ready,
@@ -77,6 +83,7 @@ module completer (
     input  logic                  completion_ready,
     output card_pkg::completion_t completion,
     output logic                  fail_valid,
+    output logic                  fail_sends,  // only the send queue fails
     output logic [7:0]            fail_qp,
 
     output logic                  count_timeout,
@@ -87,12 +94,13 @@ module completer (
 );
     wire unused_inputs = &{1'b0, packet, qp, sent};
     localparam logic [7:0] READ_FIRST = 8'h0d, READ_LAST = 8'h0f, READ_ONLY = 8'h10, ACK = 8'h11;
+    localparam logic [7:0] ATOMIC_ACK = card_pkg::ATOMIC_ACKNOWLEDGE;
     localparam logic [2:0] KIND_ACK = 3'b000, KIND_RNR_NAK = 3'b001, KIND_NAK = 3'b011;
     localparam logic [4:0] SEQUENCE_ERROR = 5'd0;
     localparam logic [2:0] ENDLESS = 3'd7;
     localparam logic [3:0] LOCAL_WRITE = 4'b0001;
 
-    typedef enum logic [2:0] {RESET, FLUSH, EXPIRED, SETTLE, ANSWER} job_t;
+    typedef enum logic [2:0] {RESET, FLUSH, EXPIRED, SETTLE, LEFT, ANSWER} job_t;
     typedef enum logic [4:0] {
         INIT, IDLE, LOAD, LOADED, DECIDE, HEAD_READ, HEAD, COMPLETE, RETIRE, ANSWERED, PLACE, FETCH,
         FETCHING, FETCHED, WALK, PLACED, RETRY, BACK_OFF, FAIL, FAILED, TIMER, STOPPED, RECHECK, STORE,
@@ -113,6 +121,8 @@ module completer (
     logic is_placed;                       // the answer has had all of its effect
     logic is_last_placed;                  // scatter has the last piece of the frame
     logic progressed, goes_back, fails, wakes;
+    logic [23:0] left_to;                  // PSN of the newest datagram that was sent
+    logic lost;                            // the payload of the next one could not be read
 
     // --------------------------------------------------------------------- what is known of each QP
     logic [255:0] going_back;              // no packet has left since the order to go back
@@ -130,6 +140,25 @@ module completer (
         .clk, .rst, .set_valid(settle), .set_qp(requester_at), .pick_valid(settle_valid), .pick_ready(settle_ready),
         .pick_qp(settle_qp), .empty(settle_empty)
     );
+
+    // Datagrams that were sent count as acknowledged, up to one whose payload could not be read.
+    logic leaving_valid, leaving_ready, leaving_empty, newest_write, is_payload_lost;
+    logic [7:0] leaving_qp, newest_at;
+    logic [23:0] newest_left, newest_data;
+    ready_set #(.SETS(1)) leaving (
+        .clk, .rst, .set_valid(left_valid), .set_qp(left_qp), .pick_valid(leaving_valid), .pick_ready(leaving_ready),
+        .pick_qp(leaving_qp), .empty(leaving_empty)
+    );
+    logic resets;
+    assign resets = job == RESET && step == DECIDE;
+    assign newest_write = resets || (left_valid && !left_error && !payload_failed[left_qp]);
+    assign newest_at = resets ? at : left_qp;
+    assign newest_data = resets ? reset_psn - 24'd1 : left_psn;
+    ram_1w1r #(.BITS(24), .LOG_DEPTH(card_pkg::LOG_QPS)) newest_datagrams (
+        .clk, .write_valid(newest_write), .write_at(newest_at), .write_data(newest_data), .read_at(at),
+        .read_data(newest_left)
+    );
+    always_ff @(posedge clk) is_payload_lost <= payload_failed[at];   // at the time of `newest_left`
 
     logic state_write;
     logic [7:0] sweep, state_at;
@@ -150,31 +179,33 @@ module completer (
     logic [23:0] distance, in_flight, left;
     logic [2:0] kind;
     logic [4:0] code;
-    logic is_ack, is_positive, is_kind_known, is_live, is_empty, is_read, is_idle_qp, implies_nak;
-    assign distance = p.psn - c.oldest_psn;
+    logic is_ack, is_positive, is_kind_known, is_live, is_empty, is_read, is_atomic, is_idle_qp, implies_nak;
+    assign distance = (job == LEFT ? left_to : p.psn) - c.oldest_psn;
     assign in_flight = sent.newest_psn - c.oldest_psn;
     assign left = h.last_psn + 24'd1 - c.oldest_psn;
     assign kind = p.aeth[31:29];
     assign code = p.aeth[28:24];
     assign is_ack = p.opcode == ACK;
-    assign is_positive = is_ack && kind == KIND_ACK;
-    assign is_kind_known = !is_ack || kind == KIND_ACK || kind == KIND_NAK || kind == KIND_RNR_NAK;
+    assign is_positive = job == LEFT || (is_ack && kind == KIND_ACK);
+    assign is_kind_known = job == LEFT || !is_ack || kind == KIND_ACK || kind == KIND_NAK || kind == KIND_RNR_NAK;
     assign is_idle_qp = errored[at] || (q.state != 3'(ferroce_pkg::QP_STATE_CODE_RTS)
                                         && q.state != 3'(ferroce_pkg::QP_STATE_CODE_SQD));
     assign is_live = is_kind_known && distance < in_flight;
     assign is_empty = c.head == sent.tail;
     assign is_read = h.opcode == ferroce_pkg::CQE_OPCODE_RDMA_READ;
+    assign is_atomic = h.opcode == ferroce_pkg::CQE_OPCODE_COMPARE_SWAP || h.opcode == ferroce_pkg::CQE_OPCODE_FETCH_ADD;
     // Its data is missing: this counts as a NAK for its first PSN (IBTA vol 1, 9.7.5.2).
     assign implies_nak = !is_empty && job != FLUSH && h.status == ferroce_pkg::CQE_STATUS_SUCCESS
-                      && !h.is_local && count != '0 && is_read;
+                      && !h.is_local && count != '0 && (is_read || is_atomic);
     assign table_at = {at, c.head[card_pkg::LOG_OUTSTANDING-1:0]};
 
-    // -------------------------------------------------------------------------------- READ responses
+    // ------------------------------------------------------------------ responses of READs and atomics
     logic [3:0] log_mtu;
     logic [12:0] mtu, expected_bytes;
     logic [31:0] offset, bytes_left;
     logic [23:0] position;
-    logic is_response, ends, fits;
+    logic is_response, ends, fits, fits_read, fits_atomic;
+    logic [12:0] placed_bytes;
     assign log_mtu = {1'b0, q.path_mtu} + 4'd7;
     assign mtu = 13'd1 << log_mtu;
     assign position = c.oldest_psn - h.first_psn;
@@ -182,33 +213,43 @@ module completer (
     assign bytes_left = h.length - offset;
     assign expected_bytes = bytes_left < {19'b0, mtu} ? bytes_left[12:0] : mtu;
     assign is_response = p.opcode >= READ_FIRST && p.opcode <= READ_ONLY;
-    assign ends = p.opcode == READ_LAST || p.opcode == READ_ONLY;
+    assign ends = p.opcode == READ_LAST || p.opcode == READ_ONLY || p.opcode == ATOMIC_ACK;
     // After a retry a response may start anywhere: First counts as Middle, and Only as Last.
-    assign fits = is_response && is_read && !is_empty && p.payload_bytes == expected_bytes
-               && ends == (c.oldest_psn == h.last_psn);
+    assign fits_read = is_response && is_read && p.payload_bytes == expected_bytes && ends == (c.oldest_psn == h.last_psn);
+    // The payload is the AtomicAckETH; bytes after it are ignored.
+    assign fits_atomic = p.opcode == ATOMIC_ACK && is_atomic;
+    assign fits = !is_empty && (fits_read || fits_atomic);
+    assign placed_bytes = is_atomic ? 13'(card_pkg::ATOMIC_BYTES) : p.payload_bytes;
 
-    // ----------------------------------------------------------------------------- the WQE of a READ
+    // ------------------------------------------------------------------- the WQE of a READ or an atomic
     logic have_wqe;
     logic [7:0] wqe_qp;
     logic [31:0] wqe_index;
-    card_pkg::wqe_t wqe;                   // only the fields that identify the READ
+    card_pkg::wqe_t wqe;                   // only the fields that identify the request
     wire unused_wqe = &{1'b0, wqe};
     logic decode_begin, decoded, is_same;
     logic [3:0] segment_number;
     card_pkg::segment_t segment;
     assign decode_begin = step == FETCH;
     // WQEs of requests that were begun: the card's.
-    logic resets, reads_ahead, lines_idle;
-    assign resets = job == RESET && step == DECIDE;
+    logic reads_ahead, lines_idle;
     assign reads_ahead = job == ANSWER && step != INIT && step != IDLE && step != LOAD && step != LOADED;
     wqe_decode decode (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(h.index),
         .begin_available(ferroce_pkg::WQE_MAX_BLOCKS), .done(decoded), .ring_base(q.send_base),
-        .log_ring_blocks(q.log_send_blocks), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
+        .log_ring_blocks(q.log_send_blocks), .is_datagram(1'b0), .forget(resets), .ahead_valid(reads_ahead), .ahead_qp(at),
         .ahead_block(sent.fetched), .lines_idle, .read, .read_ready, .line, .wqe, .segment_number, .segment
     );
+    logic [7:0] send_opcode;
+    always_comb begin
+        case (h.opcode)
+            ferroce_pkg::CQE_OPCODE_COMPARE_SWAP: send_opcode = ferroce_pkg::SEND_OPCODE_COMPARE_SWAP;
+            ferroce_pkg::CQE_OPCODE_FETCH_ADD: send_opcode = ferroce_pkg::SEND_OPCODE_FETCH_ADD;
+            default: send_opcode = ferroce_pkg::SEND_OPCODE_RDMA_READ;
+        endcase
+    end
     assign is_same = wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && wqe.length == h.length && !wqe.is_inline
-                  && wqe.opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
+                  && wqe.opcode == send_opcode;
 
     logic walk_start, walked, walk_valid, walk_ready;
     logic [2:0] walk_fault;
@@ -217,7 +258,7 @@ module completer (
     assign qpn = card_pkg::QPN_BASE + {16'b0, at};
     assign walk_start = (step == FETCHED && is_same);
     segment_walk walk (
-        .clk, .rst, .start(walk_start), .offset, .bytes(p.payload_bytes), .done(walked), .fault(walk_fault),
+        .clk, .rst, .start(walk_start), .offset, .bytes(placed_bytes), .done(walked), .fault(walk_fault),
         .pd(q.pd), .qpn, .rights(LOCAL_WRITE), .is_inline(1'b0), .inline_at('0), .wqe_index, .ring_base(q.send_base),
         .log_ring_blocks(q.log_send_blocks), .segments(wqe.segments), .segment_number, .segment, .request_valid,
         .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .piece_valid(walk_valid),
@@ -286,10 +327,13 @@ module completer (
     assign again_qp = at;
     assign fail_valid = step == END && fails;
     assign fail_qp = at;
+    assign fail_sends = q.is_datagram;
+    assign left_done = step == END && job == LEFT;
     assign expired_ready = step == IDLE && !reset_valid && !flush_valid;
     assign settle_ready = expired_ready && !expired_valid;
-    assign packet_ready = settle_ready && !settle_valid;
-    assign idle = step == IDLE && settle_empty && lines_idle && !is_frame_pending;
+    assign leaving_ready = settle_ready && !settle_valid;
+    assign packet_ready = leaving_ready && !leaving_valid;
+    assign idle = step == IDLE && settle_empty && leaving_empty && lines_idle && !is_frame_pending;
 
     always_ff @(posedge clk) begin
         case (step)
@@ -316,6 +360,9 @@ module completer (
                 end else if (settle_valid) begin
                     job <= SETTLE;
                     at <= settle_qp;
+                end else if (leaving_valid) begin
+                    job <= LEFT;
+                    at <= leaving_qp;
                 end else if (packet_valid) begin
                     job <= ANSWER;
                     at <= packet.dest_qpn[7:0];
@@ -327,6 +374,8 @@ module completer (
             LOADED: begin
                 q <= qp;
                 c <= loaded;
+                left_to <= newest_left;
+                lost <= is_payload_lost;
                 step <= DECIDE;
             end
 
@@ -349,6 +398,7 @@ module completer (
                         step <= going_back[at] ? TIMER : RETRY;
                     end
                 end else if (job == SETTLE) step <= HEAD_READ;
+                else if (job == LEFT && !is_live) step <= lost ? HEAD_READ : STORE;
                 else if (is_live) begin
                     count <= is_positive ? distance + 24'd1 : distance;
                     step <= HEAD_READ;
@@ -400,7 +450,10 @@ module completer (
             // ---------------------------------------------------------- what the answer itself says
             ANSWERED: begin
                 step <= progressed ? TIMER : STORE;
-                if (job == ANSWER && !is_placed && !is_positive) begin
+                if (job == LEFT && lost) begin
+                    status <= ferroce_pkg::CQE_STATUS_LOCAL_PROTECTION;
+                    step <= FAIL;
+                end else if (job == ANSWER && !is_placed && !is_positive) begin
                     if (!is_ack) begin
                         status <= ferroce_pkg::CQE_STATUS_BAD_RESPONSE;
                         step <= !fits ? FAIL : p.payload_bytes == '0 ? PLACED : PLACE;

@@ -160,6 +160,8 @@ module completion_writer (
         word.with_immediate = entry.with_immediate;
         word.with_invalidate = entry.with_invalidate;
         word.solicited = entry.solicited;
+        word.with_grh = entry.with_grh;
+        word.ipv4 = entry.is_ipv4;
         word.owner = !lap[0];
         cqe = '0;
         cqe.qpn = {8'b0, entry.qpn};
@@ -167,6 +169,7 @@ module completion_writer (
         cqe.byte_count = entry.byte_count;
         cqe.immediate = entry.immediate;
         cqe.timestamp = now_ns;
+        cqe.source_qpn = {8'b0, entry.source_qpn};
         cqe.word = word;
     end
 

@@ -78,10 +78,12 @@ module doorbell_table (
     // --------------------------------------------------------------------------------- is it allowed?
     typedef enum logic [1:0] {LOOK, JUDGE, GIVE} step_t;
     step_t step;
-    logic  is_slot, is_qp, is_cq, is_send, is_receive, is_arm;
+    logic  is_slot, is_own, is_qp, is_cq, is_send, is_receive, is_arm;
     assign qp_index = value.number[7:0];
     assign is_slot = slot[18:card_pkg::LOG_SLOTS] == '0 && slot[8:3] != '0;
-    assign is_qp = value.number[23:8] == qpn_base && qp.exists
+    assign is_own = value.number[23:0] == ferroce_pkg::CONTEXT_GSI_QPN[23:0]
+                 || (value.number[23:8] == qpn_base && value.number[7:0] >= 8'(card_pkg::RESERVED_QPS));
+    assign is_qp = is_own && qp.exists
                 && qp.state != 3'(ferroce_pkg::QP_STATE_CODE_RESET);
     assign is_cq = value.number[23:8] == '0 && is_cq_there
                 && cq_slot == {1'b0, slot[card_pkg::LOG_SLOTS-1:0]};

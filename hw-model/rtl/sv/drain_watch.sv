@@ -46,7 +46,7 @@ module drain_watch (
     always_comb begin
         event_data.eqn = '0;
         event_data.event_type = ferroce_pkg::EVENT_TYPE_SEND_QUEUE_DRAINED;
-        event_data.number = {qpn_base, ask_qp};
+        event_data.number = ask_qp == card_pkg::GSI_INDEX ? ferroce_pkg::CONTEXT_GSI_QPN[23:0] : {qpn_base, ask_qp};
     end
     assign idle = step == IDLE && unasked == '0;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 `default_nettype none
 
-// Headers of a RoCEv2 packet as bytes: Ethernet, IPv4 or IPv6, UDP, BTH, RETH or AETH, ImmDt or IETH.
+// Headers of a RoCEv2 packet as bytes: Ethernet, IPv4 or IPv6, UDP, BTH, then RETH, AtomicETH, DETH or AETH, then
+// ImmDt, IETH or AtomicAckETH.
 // Three stages, one packet per cycle.
 //
 // Ports: a packet comes with packet_valid/packet_ready; the GID table answers `gid_index` in the same
@@ -23,7 +24,7 @@ module packet_header (
 
     output logic         m_valid,
     input  logic         m_ready,
-    output logic [783:0] m_header,
+    output logic [847:0] m_header,
     output logic [6:0]   m_length,
     output logic         m_vlan,
     output logic         m_v6,
@@ -79,7 +80,7 @@ module packet_header (
     logic [12:0]  udp_bytes0, padded0;
     logic [15:0]  identification;
     logic [19:0]  sum0;
-    logic [5:0]   transport0;              // at most 32
+    logic [5:0]   transport0;              // at most 40
     logic         known0, other0;          // for the assertion
     logic         has_xrceth0, has_deth0, has_feth0, has_atomiceth0, has_atomicacketh0, has_ieth0;
     wire unused_transport0 = &{1'b0, transport0};
@@ -89,11 +90,12 @@ module packet_header (
         .has_atomicacketh(has_atomicacketh0), .has_immediate(has_immediate0), .has_ieth(has_ieth0),
         .length(transport0)
     );
-    assign other0 = has_xrceth0 || has_deth0 || has_feth0 || has_atomiceth0 || has_atomicacketh0;
+    assign other0 = has_xrceth0 || has_feth0;
     always_comb begin
         v4_0 = is_mapped_v4(gid0[95:0]) && is_mapped_v4(packet0.path.dest_gid[95:0]);
-        extension0 = (has_reth0 ? 5'd16 : 5'd0) + (has_aeth0 ? 5'd4 : 5'd0)
-                   + (has_immediate0 || has_ieth0 ? 5'd4 : 5'd0);
+        extension0 = (has_reth0 ? 5'd16 : 5'd0) + (has_deth0 ? 5'd8 : 5'd0) + (has_aeth0 ? 5'd4 : 5'd0)
+                   + (has_immediate0 || has_ieth0 ? 5'd4 : 5'd0) + (has_atomiceth0 ? 5'd28 : 5'd0)
+                   + (has_atomicacketh0 ? 5'd8 : 5'd0);
         padded0 = (packet0.payload_bytes + 13'd3) & 13'h1ffc;
         udp_bytes0 = 13'd24 + {8'b0, extension0} + padded0;    // UDP, BTH and ICRC are 24
         sum0 = {4'b0, 8'h45, packet0.path.traffic_class} + {4'b0, DONT_FRAGMENT}
@@ -104,7 +106,7 @@ module packet_header (
              + {4'b0, swap16(packet0.path.dest_gid[127:112])};
     end
 
-    logic         v1, ready1, v4_1, vlan1, has_reth1, has_aeth1;
+    logic         v1, ready1, v4_1, vlan1, has_reth1, has_deth1, has_aeth1, has_atomiceth1;
     logic [127:0] gid1;
     logic [47:0]  mac1;
     logic [4:0]   extension1;
@@ -117,7 +119,8 @@ module packet_header (
             v1 <= v0;
             packet1 <= packet0;
             responder1 <= responder0;
-            {gid1, mac1, v4_1, has_reth1, has_aeth1} <= {gid0, mac0, v4_0, has_reth0, has_aeth0};
+            {gid1, mac1, v4_1, has_reth1, has_deth1} <= {gid0, mac0, v4_0, has_reth0, has_deth0};
+            {has_aeth1, has_atomiceth1} <= {has_aeth0, has_atomiceth0};
             vlan1 <= packet0.path.vlan != NO_VLAN;
             {extension1, udp_bytes1, padded1} <= {extension0, udp_bytes0, padded0};
             {identification1, sum1} <= {identification, sum0};
@@ -133,8 +136,10 @@ module packet_header (
     logic [16:0]  fold1;
     logic [15:0]  checksum1;
     logic [6:0]   ethernet_ip1, length1;
-    logic [159:0] ip_v4, extension_bytes;
-    logic [319:0] ip_v6, tail;
+    logic [159:0] ip_v4;
+    logic [223:0] extension_bytes;
+    logic [319:0] ip_v6;
+    logic [383:0] tail;
     logic [111:0] ethernet;
     logic [31:0]  tag;
     always_comb begin
@@ -154,10 +159,14 @@ module packet_header (
                  swap16({3'b0, udp_bytes1}),
                  swap32({4'd6, packet1.path.traffic_class, packet1.path.flow_label})};
 
-        if (has_reth1)
-            extension_bytes = {packet1.immediate, swap32(packet1.length), swap32(packet1.r_key),
+        if (has_atomiceth1)
+            extension_bytes = {swap64(packet1.compare), swap32(packet1.aeth), swap32(packet1.length),
+                               swap32(packet1.r_key), swap64(packet1.address)};
+        else if (has_reth1)
+            extension_bytes = {64'b0, packet1.immediate, swap32(packet1.length), swap32(packet1.r_key),
                                swap64(packet1.address)};
-        else extension_bytes = {128'b0, has_aeth1 ? swap32(packet1.aeth) : packet1.immediate};
+        else if (has_deth1) extension_bytes = {128'b0, packet1.immediate, swap64(packet1.address)};
+        else extension_bytes = {128'b0, swap64(packet1.address), has_aeth1 ? swap32(packet1.aeth) : packet1.immediate};
         tail = {extension_bytes,
                 swap32({packet1.ack_request, 7'b0, packet1.psn}), swap32({8'b0, packet1.dest_qpn}),
                 swap16(card_pkg::DEFAULT_P_KEY),

@@ -44,7 +44,7 @@ module packetizer (
 
     // ----------------------------------------------------------------------------------- the headers
     logic         header_valid, header_ready, header_idle, vlan, v6, responder;
-    logic [783:0] header;
+    logic [847:0] header;
     logic [6:0]   header_bytes;
     logic [12:0]  payload_bytes, covered_end;
     logic [card_pkg::LOG_QPS-1:0] qp;
@@ -89,7 +89,7 @@ module packetizer (
     logic [63:0]  is_header, is_high;      // source of each byte
     logic [511:0] header_beat, whole;
     always_comb begin
-        header_beat = is_second ? {240'b0, header[783:512]} : header[511:0];
+        header_beat = is_second ? {176'b0, header[847:512]} : header[511:0];
         is_high = 64'hffff_ffff_ffff_ffff << at;
         is_header = '0;
         if (beat == '0) is_header = is_long ? '1 : ~is_high;
@@ -148,7 +148,7 @@ module packetizer (
 
     always_ff @(posedge clk) begin
         if (!rst && payload_valid && payload_ready && payload_last) assert (takes_last);
-        if (!rst && header_valid) assert (header_bytes >= 7'd54 && header_bytes <= 7'd98);
+        if (!rst && header_valid) assert (header_bytes >= 7'd54 && header_bytes <= 7'd106);
     end
 endmodule
 

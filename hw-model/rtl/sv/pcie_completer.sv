@@ -7,7 +7,7 @@
 // Ports: cq_* connect to m_axis_cq, cq_np_req to pcie_cq_np_req, cc_* to s_axis_cc. write_* and read_*
 // are accesses of 4 or 8 bytes to BAR0 (`read_data` is valid in the next cycle), doorbell_* the whole
 // aligned 8 bytes of a write to BAR2, in order of their addresses. `written` and `passed` come from
-// pcie_requester. `idle`: no completion is waiting.
+// pcie_requester. `idle`: no request or completion is inside.
 // Invariants: requests are executed in their order. A write that the card cannot execute is ignored,
 // a read and any other non-posted request get the status "unsupported request". A read of no bytes is
 // executed in each BAR of the card. No posted request waits for a completion to leave: PG213's credits
@@ -131,11 +131,13 @@ module pcie_completer #(
     end
 
     // ------------------------------------------------------------------------------------- completions
+    logic answers_idle;
+    assign idle = answers_idle && step == AT_REQUEST;
     pcie_completer_answers #(.COUNT_BITS(COUNT_BITS)) answers (
         .clk, .rst, .answer_valid(step == AT_ANSWER), .answer_request(descriptor),
         .answer_enables({last_enable, first_enable}), .answer_success(is_supported),
         .answer_empty(is_empty), .answer_data(is_empty ? '0 : read_data), .answer_after(written), .passed, .cq_np_req,
-        .cc_valid, .cc_ready, .cc_data, .cc_keep, .cc_last, .cc_user, .idle
+        .cc_valid, .cc_ready, .cc_data, .cc_keep, .cc_last, .cc_user, .idle(answers_idle)
     );
 
     always_ff @(posedge clk) begin

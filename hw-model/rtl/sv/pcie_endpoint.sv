@@ -5,7 +5,8 @@
 // Wiring.
 //
 // Ports: rq_*, rc_*, cq_*, cc_*, sequence_*, cfg_* and flr_* connect to the hard block (pcie_requester,
-// pcie_completer, pcie_function_reset), the others to `card`.
+// pcie_completer, pcie_function_reset), the others to `card`. `idle`: no request or completion is
+// inside, and no read is outstanding.
 module pcie_endpoint #(
     parameter int LOG_TAGS = 8,
     parameter int LOG_TIMEOUT = 23         // of the requester: below 100 ms, so that an FLR ends in time
@@ -44,6 +45,7 @@ module pcie_endpoint #(
     input  logic         bus_master,
     input  logic         flr_in_process,
     output logic         flr_done,
+    output logic         idle,
 
     output logic         function_reset,
     input  logic         resetting,
@@ -92,8 +94,9 @@ module pcie_endpoint #(
     );
     pcie_function_reset resets (
         .clk, .rst, .in_process(flr_in_process), .done(flr_done), .function_reset, .resetting,
-        .idle(requester_idle && completer_idle)
+        .idle
     );
+    assign idle = requester_idle && completer_idle;
 endmodule
 
 `default_nettype wire

@@ -5,6 +5,7 @@
 // answers. Combinational.
 module qp_compose (
     input  card_pkg::qp_t qp,
+    input  logic          is_gsi,
     input  logic [63:0]   slots,           // of the doorbells: send queue, receive queue
     input  logic [31:0]   rate,            // static_rate of the path
     input  card_pkg::send_query_t send_query,
@@ -30,6 +31,8 @@ module qp_compose (
     always_comb begin
         whole = '0;
         whole.state = 8'(qp.state);
+        if (qp.is_datagram) whole.service = is_gsi ? ferroce_pkg::SERVICE_CODE_GSI
+                                                   : ferroce_pkg::SERVICE_CODE_UNRELIABLE_DATAGRAM;
         whole.path_mtu = 8'(qp.path_mtu);
         whole.port = 8'd1;
         whole.pd = 32'(qp.pd);
@@ -45,6 +48,7 @@ module qp_compose (
         whole.access.remote_write = qp.access[1];
         whole.access.remote_read = qp.access[2];
         whole.access.remote_atomic = qp.access[3];
+        whole.q_key = qp.q_key;
         whole.dest_qpn = 32'(qp.dest_qpn);
         whole.send_psn = 32'(send_query.send_psn);
         whole.receive_psn = 32'(receive_query.receive_psn);

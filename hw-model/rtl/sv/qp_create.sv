@@ -10,7 +10,8 @@ module qp_create (
     output logic [31:0]   syndrome,
     output card_pkg::qp_t fresh,
     output logic [card_pkg::LOG_SLOTS:0] slot_send,
-    output logic [card_pkg::LOG_SLOTS:0] slot_receive
+    output logic [card_pkg::LOG_SLOTS:0] slot_receive,
+    output logic          is_gsi
 );
     wire unused_inputs = &{1'b0, context_};
     localparam logic [7:0] LOG_RING = 8'(card_pkg::LOG_RING), LOG_STRIDE_MIN = 8'd4, LOG_STRIDE_MAX = 8'd8;
@@ -27,9 +28,11 @@ module qp_create (
         is_cq = cqn[31:card_pkg::LOG_CQS] == '0 && cq_exists[cqn[card_pkg::LOG_CQS-1:0]];
     endfunction
 
-    logic is_bad;
-    assign status = asked.service != ferroce_pkg::SERVICE_CODE_RELIABLE_CONNECTED || asked.shape.uses_srq
-                  ? ferroce_pkg::COMMAND_STATUS_NOT_SUPPORTED
+    logic is_bad, is_datagram, is_known;
+    assign is_datagram = asked.service == ferroce_pkg::SERVICE_CODE_UNRELIABLE_DATAGRAM
+                      || asked.service == ferroce_pkg::SERVICE_CODE_GSI;
+    assign is_known = (is_datagram || asked.service == ferroce_pkg::SERVICE_CODE_RELIABLE_CONNECTED) && !asked.shape.uses_srq;
+    assign status = !is_known ? ferroce_pkg::COMMAND_STATUS_NOT_SUPPORTED
                   : is_bad ? ferroce_pkg::COMMAND_STATUS_BAD_PARAMETER : ferroce_pkg::COMMAND_STATUS_SUCCESS;
     always_comb begin
         is_bad = 1'b1;
@@ -45,14 +48,16 @@ module qp_create (
         else if (!is_cq(asked.send_cqn)) syndrome = 32'(ferroce_pkg::QP_CONTEXT_SEND_CQN_OFFSET);
         else if (!is_cq(asked.receive_cqn)) syndrome = 32'(ferroce_pkg::QP_CONTEXT_RECEIVE_CQN_OFFSET);
         else is_bad = 1'b0;
-        if (asked.service != ferroce_pkg::SERVICE_CODE_RELIABLE_CONNECTED || asked.shape.uses_srq) syndrome = '0;
+        if (!is_known) syndrome = '0;
     end
 
+    assign is_gsi = asked.service == ferroce_pkg::SERVICE_CODE_GSI;
     assign slot_send = {1'b0, asked.send_doorbell_slot[card_pkg::LOG_SLOTS-1:0]};
     assign slot_receive = {1'b0, asked.receive_doorbell_slot[card_pkg::LOG_SLOTS-1:0]};
     always_comb begin
         fresh = '0;
         fresh.exists = 1'b1;
+        fresh.is_datagram = is_datagram;
         fresh.pd = asked.pd[23:0];
         fresh.send_cqn = asked.send_cqn[7:0];
         fresh.receive_cqn = asked.receive_cqn[7:0];

@@ -4,11 +4,12 @@
 // MODIFY_QP: checks a ModifyQp against the current QP, and computes the new QP. Combinational.
 //
 // Ports: `head` is the header (state, current_state, mask), `context_` the attributes. `gid` is entry
-// `gid_index` of the GID table.
+// `gid_index` of the GID table. `is_gsi`: the QP is the GSI.
 module qp_modify (
     input  logic [95:0]   head,
     input  logic [2047:0] context_,        // what CREATE_QP sets
     input  card_pkg::qp_t qp,
+    input  logic          is_gsi,
     output logic [card_pkg::LOG_GIDS-1:0] gid_index,
     input  logic [127:0]  gid,
     output logic [7:0]    status,
@@ -29,7 +30,7 @@ module qp_modify (
     assign mask = head[95:64];
     assign asked = context_;
     assign path = asked.path;
-    qp_transition transition (.from(qp.state), .to, .mask(head[79:64]), .legal, .complete);
+    qp_transition transition (.is_datagram(qp.is_datagram), .from(qp.state), .to, .mask(head[79:64]), .legal, .complete);
 
     // ----------------------------------------------------------------------------------------- values
     logic is_path, is_mtu;
@@ -45,6 +46,8 @@ module qp_modify (
             bad_at = 32'(ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET + ferroce_pkg::QP_CONTEXT_MAX_DEST_RD_ATOMIC_OFFSET);
         if (mask.max_rd_atomic && asked.max_rd_atomic > 8'(card_pkg::MAX_RD_ATOMIC))
             bad_at = 32'(ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET + ferroce_pkg::QP_CONTEXT_MAX_RD_ATOMIC_OFFSET);
+        if (mask.q_key && is_gsi && asked.q_key != ferroce_pkg::CONTEXT_GSI_Q_KEY)
+            bad_at = 32'(ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET + ferroce_pkg::QP_CONTEXT_Q_KEY_OFFSET);
         if (mask.path_mtu && !is_mtu)
             bad_at = 32'(ferroce_pkg::MODIFY_QP_CONTEXT_OFFSET + ferroce_pkg::QP_CONTEXT_PATH_MTU_OFFSET);
         if (mask.p_key && asked.p_key_index != '0)
@@ -60,7 +63,7 @@ module qp_modify (
         if (current != ferroce_pkg::COMMAND_ANY_STATE && current != 32'(qp.state)) begin
             status = ferroce_pkg::COMMAND_STATUS_BAD_TRANSITION;
             syndrome = current;
-        end else if (legal && !complete) begin
+        end else if (!complete) begin
             status = ferroce_pkg::COMMAND_STATUS_BAD_PARAMETER;
             syndrome = head[95:64];
         end else if (!legal) begin
@@ -79,6 +82,7 @@ module qp_modify (
         if (mask.access) changed.access = {asked.access.remote_atomic, asked.access.remote_read,
                                            asked.access.remote_write, 1'b0};
         if (mask.path_mtu) changed.path_mtu = asked.path_mtu[2:0];
+        if (mask.q_key) changed.q_key = asked.q_key;
         if (mask.timeout) changed.timeout = asked.retry.timeout;
         if (mask.retry_count) changed.retry_count = asked.retry.retry_count;
         if (mask.rnr_retry) changed.rnr_retry = asked.retry.rnr_retry;
@@ -99,6 +103,7 @@ module qp_modify (
         end
         if (to[2:0] == 3'(ferroce_pkg::QP_STATE_CODE_RESET)) begin
             changed.access = '0;
+            changed.q_key = '0;
             changed.path_mtu = '0;
             changed.timeout = '0;
             changed.retry_count = '0;

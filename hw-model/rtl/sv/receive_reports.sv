@@ -46,7 +46,7 @@ module receive_reports (
             card_pkg::AT_FLUSH: if (!is_flushed) completes <= 1'b1;
             card_pkg::AT_PSN: begin
                 if (!c.failed && is_expected)
-                    raises <= !c.established && q.state == ferroce_pkg::QP_STATE_CODE_RTR[2:0];
+                    raises <= !c.established && !q.is_datagram && q.state == ferroce_pkg::QP_STATE_CODE_RTR[2:0];
             end
             card_pkg::AT_ESTABLISH: if (event_ready) raises <= 1'b0;
             card_pkg::AT_EXECUTED: begin
@@ -87,6 +87,9 @@ module receive_reports (
                 completion.immediate <= kind.has_immediate ? p.immediate : '0;
                 completion.with_immediate <= kind.has_immediate;
                 completion.solicited <= p.solicited;
+                completion.source_qpn <= q.is_datagram ? p.address[23:0] : '0;
+                completion.with_grh <= q.is_datagram;
+                completion.is_ipv4 <= q.is_datagram && !p.is_v6;
             end
         end
         if (step == card_pkg::AT_FLUSH) completion.status <= ferroce_pkg::CQE_STATUS_WR_FLUSH[7:0];

@@ -44,7 +44,7 @@ module request_context (
 );
     wire unused_inputs = &{1'b0, p, q, kind, control};
     localparam int QPS = 1 << card_pkg::LOG_QPS;
-    localparam int CONTEXT_BITS = 6 + 24 + 24 + 32 + 64 + 32 + 32 + 5 + 32 + 32 + 32 + 17;
+    localparam int CONTEXT_BITS = 6 + 24 + 24 + 32 + 64 + 32 + 32 + 5 + 32 + 32 + 32 + 17 + 5;
 
     logic [CONTEXT_BITS-1:0] contexts [QPS];
     logic [CONTEXT_BITS-1:0] loaded;
@@ -100,7 +100,8 @@ module request_context (
             card_pkg::AT_CHECK: begin
                 if (kind.starts) {c.number, c.offset} <= '0;
                 if (lacks_receive) c.awaiting <= 1'b1;
-                if (is_checked && kind.takes_receive) begin
+                // A receive WQE that was too small for a datagram is still in use.
+                if (is_checked && kind.takes_receive && !c.receive_used) begin
                     c.receive_used <= 1'b1;
                     c.consumer <= c.consumer + 32'd1;
                     count_receive_wqe <= kind.has_immediate && kind.is_write;
@@ -119,19 +120,20 @@ module request_context (
             card_pkg::AT_LENGTH: begin
                 if (kind.starts && kind.is_write) {c.key, c.address, c.rest} <= {p.r_key, p.address, p.length};
             end
-            card_pkg::AT_EXECUTE: if (kind.is_read) begin
+            card_pkg::AT_EXECUTE: if (kind.is_read || kind.is_atomic) begin
+                if (c.saved != 5'(card_pkg::MAX_RD_ATOMIC)) c.saved <= c.saved + 5'd1;
                 c.expected <= c.expected + kind.packets;
                 c.msn <= c.msn + 24'd1;
             end
             card_pkg::AT_PLACE: if (placed) {c.number, c.offset} <= {next_number, next_offset};
             card_pkg::AT_EXECUTED: begin
-                c.expected <= kind.invalidates ? c.expected : c.expected + 24'd1;
+                if (!kind.invalidates && !q.is_datagram) c.expected <= c.expected + 24'd1;
                 c.so_far <= kind.ends ? '0 : c.so_far + payload;
                 c.rest <= c.rest - payload;
                 c.address <= c.address + {32'd0, payload};
                 c.in_send <= kind.is_send && !kind.ends;
                 c.in_write <= kind.is_write && !kind.ends;
-                c.msn <= kind.ends && !kind.invalidates ? c.msn + 24'd1 : c.msn;
+                if (kind.ends && !kind.invalidates && !q.is_datagram) c.msn <= c.msn + 24'd1;
                 c.receive_used <= c.receive_used && !kind.ends;
                 // A region cannot be invalidated by a peer (IBTA vol 1, 9.9.3, class J).
                 c.failed <= kind.invalidates;

@@ -11,7 +11,7 @@
 // and query_* belong to the command engine. doorbell_* are receive queues' doorbells. wake_* pulses
 // when the state of a QP was written. look_* reads qp_table: `qp` is the context of look_qp, one
 // cycle after look_ready.
-// request_* and answer_* are memory_unit. completion_*, event_* are writers. reply_* queue answers in
+// request_* and answer_* are memory_unit, atomic_* DMA of atomics. completion_*, event_* are writers. reply_* queue answers in
 // response_engine, whose counts (counted_*) show which of them are in progress. fail_valid: to ERR.
 // Invariants: a packet ends with one run of pieces, if it has payload; an error is reported once; the
 // context of a QP is written only at the end of a job.
@@ -61,6 +61,13 @@ module request_engine (
     input  card_pkg::piece_t          answer,
     input  logic [2:0]                answer_fault,
 
+    output card_pkg::read_t           atomic_read,
+    input  logic                      atomic_read_ready,
+    input  card_pkg::line_t           atomic_line,
+    output card_pkg::write_t          atomic_write,
+    input  logic                      atomic_write_ready,
+    input  logic                      atomic_write_error,
+
     output logic                      completion_valid,
     input  logic                      completion_ready,
     output card_pkg::completion_t     completion,
@@ -85,9 +92,12 @@ module request_engine (
     input  logic [15:0]               frames_done,
     output logic                      all_frames_done,
 
+    output logic                      count_q_key_violation,
+    output logic                      count_no_receive,
     output logic                      count_duplicate,
     output logic                      count_write_request,
     output logic                      count_read_request,
+    output logic                      count_atomic,
     output logic                      count_receive_wqe,
     output logic                      idle
 );
@@ -111,24 +121,30 @@ module request_engine (
     assign look_qp = job_qp;
     assign idle = step == card_pkg::AT_IDLE && jobs_idle;
 
-    logic is_expected, is_ahead, is_behind, is_refused, lacks_receive, needs_access, may_forget, establishes;
+    logic is_expected, is_ahead, is_behind, is_dropped, fetches, is_refused, lacks_receive, needs_access, may_forget, establishes;
     logic has_payload, placed, place_fault, raises, fails, is_finished;
+    logic access_refused, searched, executed, atomic_fault;
     request_steps steps (
         .clk, .rst, .is_last_qp(job_qp == '1), .takes_job(takes_packet || takes_other), .job, .look_ready,
         .control_op(control.op), .may_forget, .is_flushed, .has_failed(c.failed), .is_ahead, .is_behind, .establishes, .raises,
-        .event_ready, .is_refused, .lacks_receive, .kind, .needs_access, .fetch_ready, .fetch_error, .request_ready,
-        .answer_valid, .answer_refuses(answer_fault != 3'd0), .has_payload, .placed, .place_fault, .is_finished,
+        .event_ready, .is_refused, .lacks_receive, .is_datagram(q.is_datagram), .is_dropped, .fetches, .kind,
+        .needs_access, .fetch_ready, .fetch_error, .request_ready,
+        .answer_valid, .answer_ends(answer.last), .answer_refuses(access_refused), .searched, .executed, .atomic_fault,
+        .has_payload, .placed, .place_fault, .is_finished,
         .step, .refusal
     );
 
     // ------------------------------------------------------------------------- what a packet asks for
     request_checks checks (
-        .opcode(p.opcode), .payload_bytes(p.payload_bytes), .length(p.length), .access(q.access),
+        .opcode(p.opcode), .is_datagram(q.is_datagram), .payload_bytes(p.payload_bytes), .place(p.address[2:0]),
+        .length(p.length), .access(q.access),
         .path_mtu(q.path_mtu), .in_send(c.in_send), .in_write(c.in_write), .received(c.so_far), .room(c.rest),
         .rest(c.rest), .kind
     );
     logic [23:0] distance;
-    psn_compare compare (.psn(p.psn), .expected(c.expected), .is_expected, .is_ahead, .is_behind, .distance);
+    logic [23:0] psn;                      // PSNs of datagrams are not checked
+    assign psn = q.is_datagram ? c.expected : p.psn;
+    psn_compare compare (.psn, .expected(c.expected), .is_expected, .is_ahead, .is_behind, .distance);
     logic has_receive, has_room, is_repeatable;
     logic [7:0] reads_open;
     assign has_receive = c.producer != c.consumer;
@@ -137,11 +153,15 @@ module request_engine (
     // One repetition at a time, and none that exceeds the original request.
     assign is_repeatable = kind.is_read && kind.is_allowed && !kind.is_length_wrong && kind.packets <= distance
         && c.repeats == counted_repeats;
-    assign is_refused = !kind.in_sequence || !kind.is_allowed || (kind.is_read && !has_room);
-    assign lacks_receive = !is_refused && kind.takes_receive && !has_receive;
+    assign is_refused = !kind.in_sequence || !kind.is_allowed || ((kind.is_read || kind.is_atomic) && !has_room);
+    logic is_key_wrong;
+    assign is_key_wrong = q.is_datagram && p.address[63:32] != q.q_key;
+    assign is_dropped = is_key_wrong || (q.is_datagram && kind.is_length_wrong);
+    assign lacks_receive = !is_refused && !is_dropped && kind.takes_receive && !has_receive && !c.receive_used;
+    assign fetches = kind.takes_receive && kind.is_send && !c.receive_used;
     // A message of one packet is checked with its pieces.
-    assign needs_access = p.length != 32'd0 && (kind.is_read || (kind.is_write && kind.starts && !kind.ends));
-    assign establishes = !c.established && q.state == ferroce_pkg::QP_STATE_CODE_RTR[2:0];
+    assign needs_access = kind.is_atomic || (p.length != 32'd0 && (kind.is_read || (kind.is_write && kind.starts && !kind.ends)));
+    assign establishes = !c.established && !q.is_datagram && q.state == ferroce_pkg::QP_STATE_CODE_RTR[2:0];
     // Nothing but the range itself can be refused, and it depends on no receive WQE that has to be fetched.
     logic starts_early;
     assign starts_early = is_expected && !c.failed && has_payload && !is_refused && !lacks_receive && !kind.is_length_wrong
@@ -155,7 +175,7 @@ module request_engine (
     assign saves = step == card_pkg::AT_CLEAR || (step == card_pkg::AT_FINISH && is_finished);
     request_context context_of_qp (
         .clk, .step, .saves, .chosen_qp, .job_qp, .p, .q, .kind, .control, .may_forget, .rung, .is_flushed,
-        .is_expected, .is_ahead, .raises, .event_ready, .lacks_receive, .is_checked(!is_refused && !lacks_receive),
+        .is_expected, .is_ahead, .raises, .event_ready, .lacks_receive, .is_checked(!is_refused && !lacks_receive && !is_dropped),
         .fetch_ready, .fetch_error, .fetch_capacity, .placed, .next_number, .next_offset, .answers, .reads, .repeats,
         .c, .clear_valid, .doorbell_error, .count_receive_wqe
     );
@@ -167,9 +187,13 @@ module request_engine (
     logic is_checked;                      // the memory is checked next
     assign is_checked = step == card_pkg::AT_LENGTH && !kind.is_length_wrong;
     always_ff @(posedge clk) begin
+        count_q_key_violation <= step == card_pkg::AT_CHECK && is_key_wrong;
+        count_no_receive <= q.is_datagram && ((step == card_pkg::AT_CHECK && lacks_receive)
+                                              || (step == card_pkg::AT_LENGTH && kind.is_too_long));
         count_duplicate <= step == card_pkg::AT_PSN && is_behind && !c.failed;
         count_write_request <= is_checked && kind.is_write && kind.ends && (!kind.starts || p.length != 32'd0);
         count_read_request <= is_checked && kind.is_read && p.length != 32'd0;
+        count_atomic <= step == card_pkg::AT_ATOMIC && executed && !atomic_fault;
     end
 
     // ---------------------------------------------------------------------- receive WQEs and memory
@@ -184,18 +208,42 @@ module request_engine (
     assign fetch.iova = q.receive_base + ({32'd0, slot & ring_mask} << q.log_receive_stride);
     assign fetch.log_stride = q.log_receive_stride;
 
-    logic memory_done;
+    logic        memory_done;
+    logic [63:0] atomic_iova;
     request_memory memory (
         .clk, .rst, .step, .takes_payload(packet.payload_bytes != 13'd0), .job_qp, .p, .q, .kind, .c,
-        .starts_early, .placed, .place_fault, .next_number, .next_offset, .has_payload, .done(memory_done), .segment_number, .segment,
+        .starts_early, .placed, .place_fault, .next_number, .next_offset, .has_payload, .done(memory_done),
+        .access_refused, .atomic_iova, .segment_number, .segment,
         .request_valid, .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .place_valid,
         .place_ready, .place, .place_drop
+    );
+
+    // ------------------------------------------------------------------------------------------ atomics
+    logic        is_swap, is_found;
+    logic [63:0] swap_add, original, found_original;
+    logic [4:0]  repeatable;               // newest READs and atomics that may be repeated
+    assign is_swap = p.opcode[4:0] == card_pkg::COMPARE_SWAP;
+    assign swap_add = {p.length, p.aeth};
+    assign repeatable = c.saved < q.max_dest_rd_atomic ? c.saved : q.max_dest_rd_atomic;
+    // Earlier WRITEs are in memory first.
+    atomic_unit execute (
+        .clk, .rst, .start(step == card_pkg::AT_ATOMIC && all_frames_done), .iova(atomic_iova), .is_swap, .swap_add,
+        .compare(p.compare), .done(executed), .fault(atomic_fault), .original, .read(atomic_read),
+        .read_ready(atomic_read_ready), .line(atomic_line), .write(atomic_write), .write_ready(atomic_write_ready),
+        .write_error(atomic_write_error)
+    );
+    atomic_results results (
+        .clk, .rst, .qp(job_qp), .number(c.reads), .psn(p.psn), .is_atomic(kind.is_atomic), .is_swap,
+        .address(p.address), .key(p.r_key), .swap_add, .compare(p.compare), .save(reads), .result(original),
+        .search(step == card_pkg::AT_SEARCH), .saved(repeatable), .done(searched), .found(is_found),
+        .original(found_original)
     );
 
     // ------------------------------------------------------------------- what the peer and software get
     logic reply_done, reports_done;
     request_reply answer_to_peer (
-        .clk, .step, .refusal, .p, .q, .kind, .c, .is_ahead, .is_repeatable, .lacks_receive, .answers, .reads,
+        .clk, .step, .refusal, .p, .q, .kind, .c, .is_ahead, .is_repeatable, .lacks_receive,
+        .is_found(is_found && searched), .original(step == card_pkg::AT_SEARCH ? found_original : original), .answers, .reads,
         .repeats, .reply_valid, .reply_ready, .reply, .done(reply_done)
     );
     receive_reports reports (

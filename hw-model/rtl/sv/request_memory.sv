@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 `default_nettype none
 
-// Handles the memory accesses of a request: the check of a whole message, and the pieces of a
-// packet's payload. The payload of a packet without pieces is dropped.
+// Handles the memory accesses of a request: the check of a whole message, the address of an atomic, and the pieces of
+// a packet's payload. The payload of a packet without pieces is dropped.
 //
 // Ports: `step` and the data of the job, as in request_engine. request_*, answer_* are memory_unit's,
 // place_* goes to scatter, segment_* reads receive_segments. `starts_early`, in the step PSN: the packet will
 // come to the step PLACE, and its range is known. `placed` ends the step PLACE,
 // `place_fault` with it; `next_number` and `next_offset` are the place in the receive WQE then.
-// `has_payload`: of this packet, and not placed yet. `done`: no payload is left to be dropped.
+// `access_refused`, with an answer in the step ACCESS_WAIT: a fault, or an atomic that is not aligned in memory;
+// `atomic_iova` is its address. `has_payload`: of this packet, and not placed yet. `done`: no payload is left to be
+// dropped.
 // Invariant: a packet with payload has one run of pieces that ends with `last`.
 module request_memory (
     input  logic                      clk,
@@ -28,6 +30,8 @@ module request_memory (
     output logic [31:0]               next_offset,
     output logic                      has_payload,
     output logic                      done,
+    output logic                      access_refused,
+    output logic [63:0]               atomic_iova,
 
     output logic [3:0]                segment_number,
     input  logic [127:0]              segment,
@@ -65,12 +69,18 @@ module request_memory (
         access_request.key = p.r_key;
         access_request.pd = q.pd;
         access_request.qpn = card_pkg::QPN_BASE | {16'd0, job_qp};
-        access_request.rights = kind.is_read ? 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_READ_LSB
-                                             : 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_WRITE_LSB;
+        if (kind.is_atomic) access_request.rights = 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_ATOMIC_LSB;
+        else if (kind.is_read) access_request.rights = 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_READ_LSB;
+        else access_request.rights = 4'd1 << ferroce_pkg::ACCESS_RIGHTS_REMOTE_WRITE_LSB;
         access_request.address = p.address;
-        access_request.length = p.length;
-        access_request.check_only = 1'b1;
+        access_request.length = kind.is_atomic ? 32'(card_pkg::ATOMIC_BYTES) : p.length;
+        access_request.check_only = !kind.is_atomic;
     end
+    // The address of an atomic is aligned, but its region need not be: then it may even cross the end of a page.
+    logic is_unaligned;
+    assign is_unaligned = answer.bytes != 13'(card_pkg::ATOMIC_BYTES) || answer.iova[2:0] != 3'd0;
+    assign access_refused = answer_fault != 3'd0 || (kind.is_atomic && is_unaligned);
+    always_ff @(posedge clk) if (step == card_pkg::AT_ACCESS_WAIT) atomic_iova <= answer.iova;
     assign request_valid = step == card_pkg::AT_ACCESS || place_request_valid;
     assign request = step == card_pkg::AT_ACCESS ? access_request : place_request;
     assign answer_ready = step == card_pkg::AT_ACCESS_WAIT || place_answer_ready;

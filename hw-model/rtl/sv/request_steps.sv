@@ -26,13 +26,20 @@ module request_steps (
     input  logic                     event_ready,
     input  logic                     is_refused,      // in CHECK
     input  logic                     lacks_receive,
+    input  logic                     is_datagram,     // which is dropped where a request would be refused
+    input  logic                     is_dropped,      // in CHECK: a datagram
+    input  logic                     fetches,         // in CHECK: a receive WQE
     input  card_pkg::request_kind_t  kind,
     input  logic                     needs_access,
     input  logic                     fetch_ready,
     input  logic                     fetch_error,
     input  logic                     request_ready,
     input  logic                     answer_valid,
+    input  logic                     answer_ends,
     input  logic                     answer_refuses,
+    input  logic                     searched,        // for the result of a duplicate atomic
+    input  logic                     executed,        // an atomic
+    input  logic                     atomic_fault,    // with `executed`
     input  logic                     has_payload,
     input  logic                     placed,
     input  logic                     place_fault,
@@ -69,13 +76,14 @@ module request_steps (
                 else if (is_behind) step <= card_pkg::AT_DUPLICATE;
                 else step <= establishes ? card_pkg::AT_ESTABLISH : card_pkg::AT_CHECK;
             end
-            card_pkg::AT_DUPLICATE: step <= card_pkg::AT_FINISH;
+            card_pkg::AT_DUPLICATE: step <= kind.is_atomic ? card_pkg::AT_SEARCH : card_pkg::AT_FINISH;
+            card_pkg::AT_SEARCH: if (searched) step <= card_pkg::AT_FINISH;
             card_pkg::AT_ESTABLISH: if (!raises || event_ready) step <= card_pkg::AT_CHECK;
             card_pkg::AT_CHECK: begin
                 refusal <= card_pkg::INVALID_REQUEST;
                 if (is_refused) step <= card_pkg::AT_REFUSE;
-                else if (lacks_receive) step <= card_pkg::AT_FINISH;
-                else step <= kind.takes_receive && kind.is_send ? card_pkg::AT_FETCH : card_pkg::AT_LENGTH;
+                else if (lacks_receive || is_dropped) step <= card_pkg::AT_FINISH;
+                else step <= fetches ? card_pkg::AT_FETCH : card_pkg::AT_LENGTH;
             end
             card_pkg::AT_FETCH: if (fetch_ready) begin
                 if (fetch_error) refusal <= card_pkg::RECEIVE_QUEUE;
@@ -83,17 +91,20 @@ module request_steps (
             end
             card_pkg::AT_LENGTH: begin
                 if (kind.is_too_long) refusal <= card_pkg::RECEIVE_TOO_SHORT;
-                if (kind.is_too_long || kind.is_length_wrong) step <= card_pkg::AT_REFUSE;
+                if (kind.is_too_long || kind.is_length_wrong)
+                    step <= is_datagram ? card_pkg::AT_FINISH : card_pkg::AT_REFUSE;
                 else step <= needs_access ? card_pkg::AT_ACCESS : card_pkg::AT_EXECUTE;
             end
             card_pkg::AT_ACCESS: if (request_ready) step <= card_pkg::AT_ACCESS_WAIT;
-            card_pkg::AT_ACCESS_WAIT: if (answer_valid) begin
+            card_pkg::AT_ACCESS_WAIT: if (answer_valid && answer_ends) begin
                 refusal <= card_pkg::REMOTE_ACCESS;
-                step <= answer_refuses ? card_pkg::AT_REFUSE : card_pkg::AT_EXECUTE;
+                if (answer_refuses) step <= card_pkg::AT_REFUSE;
+                else step <= kind.is_atomic ? card_pkg::AT_ATOMIC : card_pkg::AT_EXECUTE;
             end
+            card_pkg::AT_ATOMIC: if (executed) step <= atomic_fault ? card_pkg::AT_REFUSE : card_pkg::AT_EXECUTE;
             card_pkg::AT_EXECUTE: begin
                 refusal <= kind.is_send ? card_pkg::RECEIVE_PROTECTION : card_pkg::REMOTE_ACCESS;
-                if (kind.is_read) step <= card_pkg::AT_FINISH;
+                if (kind.is_read || kind.is_atomic) step <= card_pkg::AT_FINISH;
                 else step <= has_payload ? card_pkg::AT_PLACE : card_pkg::AT_EXECUTED;
             end
             card_pkg::AT_PLACE: if (placed) step <= place_fault ? card_pkg::AT_REFUSE : card_pkg::AT_EXECUTED;

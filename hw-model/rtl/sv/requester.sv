@@ -9,7 +9,8 @@
 // memories that the requester writes and the completer reads; `retired` is the completer's current
 // state of QP `at`. `sent_valid`: transmit has sent a packet of the requester. `went_back`: the first
 // packet of a pass has left. flush_* makes the completer flush the requests that were begun, reset_*
-// makes it forget the QP; `settle`: the oldest request may be one that completes without an answer.
+// makes it forget the QP; left_* is a datagram that transmit has sent, with `left_error` if its payload could not
+// be read. `settle`: the oldest request may be one that completes without an answer.
 // `count_*` pulse.
 // Invariants: a request is in the table before its first packet leaves; `next_psn` never passes
 // `newest_psn`; the cursor stays on a request that has failed. A turn has at most 16 packets.
@@ -81,6 +82,11 @@ module requester (
     input  logic                 piece_ready,
     output card_pkg::piece_t     piece,
     input  logic                 sent_valid,
+    input  logic                 sent_error,
+    output logic                 left_valid,
+    output logic                 left_error,
+    output logic [7:0]           left_qp,
+    output logic [23:0]          left_psn,
 
     output logic                  completion_valid,
     input  logic                  completion_ready,
@@ -134,43 +140,61 @@ module requester (
     wqe_ahead decode (
         .clk, .rst, .begin_valid(decode_begin), .begin_qp(at), .begin_index(wanted_index),
         .begin_available(wanted_available), .done(decoded), .ring_base(q.send_base),
-        .log_ring_blocks(q.log_send_blocks), .forget(step == CONTROL_RESET), .ahead_valid(reads_ahead), .ahead_qp(at),
+        .log_ring_blocks(q.log_send_blocks), .is_datagram(q.is_datagram), .forget(step == CONTROL_RESET),
+        .ahead_valid(reads_ahead), .ahead_qp(at),
         .ahead_block(producer), .lines_idle, .read, .read_ready, .line, .wqe, .segment_number, .segment
     );
     // ------------------------------------------------------------------------------------ the packet
+    logic [23:0] qpn;
+    assign qpn = card_pkg::QPN_BASE + {16'b0, at};
     logic [7:0] packet_opcode, cqe_opcode;
-    logic is_read, takes_receive, is_first, is_last;
+    logic is_atomic, fetches, takes_receive, is_first, is_last;
     logic [3:0] log_mtu;
     logic [12:0] mtu, payload_bytes;
     logic [23:0] position, psns_left;
     logic [31:0] offset, bytes_left;
-    assign log_mtu = {1'b0, q.path_mtu} + 4'd7;
+    assign log_mtu = q.is_datagram ? 4'($clog2(card_pkg::MAX_DATAGRAM_BYTES)) : {1'b0, q.path_mtu} + 4'd7;
     assign mtu = 13'd1 << log_mtu;
     assign position = s.next_psn - e.first_psn;
     assign psns_left = e.last_psn - s.next_psn + 24'd1;
     assign offset = {8'b0, position} << log_mtu;
     assign bytes_left = e.length - offset;
-    assign payload_bytes = is_read ? '0 : bytes_left < {19'b0, mtu} ? bytes_left[12:0] : mtu;
+    assign payload_bytes = fetches ? '0 : bytes_left < {19'b0, mtu} ? bytes_left[12:0] : mtu;
     assign is_first = position == '0;
-    assign is_last = is_read || s.next_psn == e.last_psn;
-    send_opcode of_opcode (.opcode(wqe.opcode), .is_first, .is_last, .packet_opcode, .cqe_opcode, .is_read, .takes_receive);
+    assign is_last = fetches || s.next_psn == e.last_psn;
+    send_opcode of_opcode (
+        .opcode(wqe.opcode), .is_datagram(q.is_datagram), .is_first, .is_last, .packet_opcode, .cqe_opcode,
+        .is_atomic, .fetches, .takes_receive
+    );
+
+    // A datagram has its own destination. The high bit of its Q_Key selects the QP's; the GSI has no other (IBTA
+    // vol 1, 10.2.5), and sets AckReq, as Linux does.
+    logic is_gsi;
+    logic [31:0] q_key;
+    card_pkg::path_t path;
+    assign is_gsi = q.is_datagram && at == card_pkg::GSI_INDEX;
+    assign q_key = is_gsi || wqe.q_key[31] ? q.q_key : wqe.q_key;
+    assign path = q.is_datagram ? wqe.path : q.path;
 
     logic is_invalidate;
     assign is_invalidate = wqe.opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
     always_comb begin
-        packet.path = q.path;
+        packet.path = path;
         packet.opcode = packet_opcode;
         packet.solicited = wqe.solicited && is_last && takes_receive;
-        packet.ack_request = is_last || s.since_ack_request == 4'(ACK_REQUEST_INTERVAL - 1);
-        packet.dest_qpn = q.dest_qpn;
+        packet.ack_request = q.is_datagram ? is_gsi
+                                           : is_last || s.since_ack_request == 4'(ACK_REQUEST_INTERVAL - 1);
+        packet.dest_qpn = q.is_datagram ? wqe.dest_qpn : q.dest_qpn;
         packet.psn = s.next_psn;
-        packet.address = is_read ? wqe.remote_address + {32'b0, offset} : wqe.remote_address;
+        packet.address = fetches ? wqe.remote_address + {32'b0, offset} : wqe.remote_address;
+        if (q.is_datagram) packet.address = {q_key, 8'b0, qpn};
         packet.r_key = wqe.remote_key;
-        packet.length = is_read ? bytes_left : e.length;
+        packet.length = is_atomic ? wqe.swap_add[63:32] : fetches ? bytes_left : e.length;
+        packet.compare = packet_opcode[4:0] == card_pkg::COMPARE_SWAP ? wqe.compare : '0;
         // A key is a little-endian number in the WQE and a big-endian one on the wire.
         packet.immediate = is_invalidate
             ? {wqe.immediate[7:0], wqe.immediate[15:8], wqe.immediate[23:16], wqe.immediate[31:24]} : wqe.immediate;
-        packet.aeth = '0;
+        packet.aeth = is_atomic ? wqe.swap_add[31:0] : '0;
         packet.payload_bytes = payload_bytes;
         packet.qp = at;
     end
@@ -179,8 +203,6 @@ module requester (
     logic is_sent, walk_start, walked, walk_valid, walk_ready, pieces_idle;
     logic [2:0] walk_fault;
     card_pkg::piece_t walk_piece;
-    logic [23:0] qpn;
-    assign qpn = card_pkg::QPN_BASE + {16'b0, at};
     segment_walk walk (
         .clk, .rst, .start(walk_start), .offset, .bytes(payload_bytes), .done(walked), .fault(walk_fault), .pd(q.pd),
         .qpn, .rights('0), .is_inline(wqe.is_inline), .inline_at(wqe.inline_at), .wqe_index, .ring_base(q.send_base),
@@ -200,6 +222,15 @@ module requester (
         unsent <= unsent + {9'b0, packet_valid && packet_ready} - {9'b0, sent_valid};
         if (rst) unsent <= '0;
     end
+    // Transmit sends them in order. A datagram is done when it has been sent.
+    localparam int LOG_UNSENT = 5;         // more than transmit can hold
+    logic is_datagram_sent, has_room, is_unsent;
+    fifo #(.BITS(1 + 8 + 24), .LOG_DEPTH(LOG_UNSENT)) handed (
+        .clk, .rst, .s_valid(packet_valid && packet_ready), .s_ready(has_room), .s_data({q.is_datagram, at, s.next_psn}),
+        .m_valid(is_unsent), .m_ready(sent_valid), .m_data({is_datagram_sent, left_qp, left_psn})
+    );
+    assign left_valid = sent_valid && is_datagram_sent;
+    assign left_error = sent_error;
 
     // ----------------------------------------------------------------------------------- the window
     logic [card_pkg::LOG_OUTSTANDING:0] outstanding;
@@ -215,7 +246,7 @@ module requester (
     assign has_to_rewind = is_overtaken || (is_going_back && !new_pass);
     assign is_window_full = in_flight[23:LOG_WINDOW_PACKETS] != '0;
     assign reads_in_flight = s.reads_sent - retired.reads_done;
-    assign is_read_limited = is_read && reads_in_flight >= {3'b0, q.max_rd_atomic};
+    assign is_read_limited = fetches && reads_in_flight >= {3'b0, q.max_rd_atomic};
     logic [31:0] last_packet;              // 24 bits of it
     wire unused_last_packet = &{1'b0, last_packet};
     assign last_packet = wqe.length == '0 ? '0 : (wqe.length - 32'd1) >> log_mtu;
@@ -223,12 +254,17 @@ module requester (
     assign fits = !is_window_full && !is_read_limited
                && {1'b0, in_flight} + {1'b0, psns} <= HALF_OF_PSNS;
 
-    logic has_gid, is_nop, is_rts, is_err, has_work;
-    assign gid_index = q.path.source_gid_index[3:0];
-    assign has_gid = gid != '0 && q.path.source_gid_index[7:card_pkg::LOG_GIDS] == '0;
+    localparam logic [95:0] IPV4_PREFIX = {16'hffff, 80'b0};   // ::ffff:0:0, first octet in the lowest bits
+    logic has_gid, has_route, is_too_long, is_nop, is_rts, is_err, has_work;
+    assign gid_index = path.source_gid_index[3:0];
+    assign has_gid = gid != '0 && path.source_gid_index[7:card_pkg::LOG_GIDS] == '0;
+    // MODIFY_QP has checked the path of a connected QP.
+    assign has_route = has_gid && (!q.is_datagram || (path.dest_gid != '0
+                       && (gid[95:0] == IPV4_PREFIX) == (path.dest_gid[95:0] == IPV4_PREFIX)));
+    assign is_too_long = q.is_datagram && wqe.length > 32'(card_pkg::MAX_DATAGRAM_BYTES);
     assign is_nop = wqe.opcode == ferroce_pkg::SEND_OPCODE_NOP;
     assign is_rts = q.state == 3'(ferroce_pkg::QP_STATE_CODE_RTS);
-    assign is_err = q.state == 3'(ferroce_pkg::QP_STATE_CODE_ERR);
+    assign is_err = q.state == 3'(ferroce_pkg::QP_STATE_CODE_ERR) || q.state == 3'(ferroce_pkg::QP_STATE_CODE_SQE);
     assign has_work = s.fetched != producer;
     assign may_begin = is_rts && has_work && !outstanding[card_pkg::LOG_OUTSTANDING] && s.cursor == s.tail && !is_errored
                     && !has_to_rewind && !is_waiting;
@@ -240,9 +276,11 @@ module requester (
     logic [7:0] begin_status;              // SUCCESS, or why the WQE fails
     always_comb begin
         begin_status = wqe.status;
-        if (wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && !is_nop
-            && (!has_gid || (is_read && q.max_rd_atomic == '0)))
-            begin_status = ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
+        if (wqe.status == ferroce_pkg::CQE_STATUS_SUCCESS && !is_nop) begin
+            if (!has_route || (fetches && q.max_rd_atomic == '0))
+                begin_status = ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
+            if (is_too_long) begin_status = ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
+        end
     end
 
     // -------------------------------------------------------------------------- memories and answers
@@ -275,7 +313,15 @@ module requester (
     assign settle = step == SETTLE;
     assign flush_valid = step == FLUSH;
     assign reset_valid = step == CONTROL_RESET;
-    assign reset_psn = control.op == card_pkg::CONTROL_START ? control.psn : '0;
+    logic resumes_queue;
+    assign resumes_queue = control.op == card_pkg::CONTROL_RESUME;
+    always_comb begin
+        case (control.op)
+            card_pkg::CONTROL_START: reset_psn = control.psn;
+            card_pkg::CONTROL_RESUME: reset_psn = s.newest_psn;
+            default: reset_psn = '0;
+        endcase
+    end
     assign forget_producer = step == CONTROL_STORE && control.op == card_pkg::CONTROL_FORGET;
     assign control_ready = step == CONTROL_DONE;
     assign query.send_psn = s.newest_psn;
@@ -298,7 +344,7 @@ module requester (
     assign completion_valid = step == FLUSH_CQE;
 
     logic [23:0] packet_psns;              // of the packet that is sent
-    assign packet_psns = is_read ? psns_left : 24'd1;
+    assign packet_psns = fetches ? psns_left : 24'd1;
     assign count_retransmitted = packet_valid && packet_ready && to_newest >= packet_psns;
     assign count_wqe_error = step == BEGIN && wqe.status != ferroce_pkg::CQE_STATUS_SUCCESS;
 
@@ -414,7 +460,7 @@ module requester (
                 s.next_psn <= s.next_psn + packet_psns;
                 if (!count_retransmitted) s.newest_psn <= s.next_psn + packet_psns;
                 s.since_ack_request <= packet.ack_request ? '0 : s.since_ack_request + 1'b1;
-                if (is_read) s.reads_sent <= s.reads_sent + 1'b1;
+                if (fetches) s.reads_sent <= s.reads_sent + 1'b1;
                 if (is_last) s.cursor <= s.cursor + 1'b1;
                 budget <= budget - 1'b1;
                 timer_deadline <= now_ns + (64'd4096 << q.timeout);
@@ -445,7 +491,7 @@ module requester (
             CONTROL_DRAIN: if (pieces_idle && lines_idle && completions_idle && unsent == '0) step <= CONTROL_RESET;
             CONTROL_RESET: if (reset_ready) begin
                 s <= '0;
-                if (control.op == card_pkg::CONTROL_START) s.fetched <= s.fetched;
+                if (control.op == card_pkg::CONTROL_START || resumes_queue) s.fetched <= s.fetched;
                 s.next_psn <= reset_psn;
                 s.newest_psn <= reset_psn;
                 have_wqe <= 1'b0;
@@ -470,7 +516,8 @@ module requester (
             assert (to_newest <= HALF_OF_PSNS[23:0]);
         end
         if (!rst && step == APPEND) assert (s.cursor == s.tail);
-        if (!rst && sent_valid) assert (unsent != '0);
+        if (!rst && sent_valid) assert (unsent != '0 && is_unsent);
+        if (!rst && packet_valid && packet_ready) assert (has_room);
     end
 endmodule
 

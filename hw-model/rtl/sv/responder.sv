@@ -5,8 +5,9 @@
 // share the port of qp_table, and the register of events.
 //
 // Ports: as in CARD.md. memory_unit has two clients here: request_*, answer_* for received packets,
-// response_request_*, response_answer_* for READ responses. `sent_valid` is transmit's pulse for a
-// packet of the responder, with payload_error_*. Counters are pulses.
+// response_request_*, response_answer_* for READ responses. read_* and line_* are DMA of
+// receive WQEs, atomic_* DMA of atomics. `sent_valid` is transmit's pulse for a packet of the responder, with
+// payload_error_*. Counters are pulses.
 // Invariant: `fail_valid` pulses once for each QP that fails here, after its event or completion was
 // handed over.
 module responder (
@@ -44,6 +45,13 @@ module responder (
     output card_pkg::read_t           read,
     input  logic                      read_ready,
     input  card_pkg::line_t           line,
+
+    output card_pkg::read_t           atomic_read,
+    input  logic                      atomic_read_ready,
+    input  card_pkg::line_t           atomic_line,
+    output card_pkg::write_t          atomic_write,
+    input  logic                      atomic_write_ready,
+    input  logic                      atomic_write_error,
 
     output logic                      request_valid,
     input  logic                      request_ready,
@@ -114,13 +122,16 @@ module responder (
         .place_drop, .control_valid, .control_ready, .control, .query, .doorbell_valid, .doorbell_ready, .doorbell,
         .doorbell_error, .wake_valid, .wake_qp, .look_ready(!response_look_valid), .look_qp, .qp, .fetch_valid,
         .fetch_ready, .fetch, .fetch_error, .fetch_capacity, .segment_number, .segment, .request_valid,
-        .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault,
+        .request_ready, .request, .answer_valid, .answer_ready, .answer, .answer_fault, .atomic_read,
+        .atomic_read_ready, .atomic_line, .atomic_write, .atomic_write_ready, .atomic_write_error,
         .completion_valid(queue_valid), .completion_ready(queue_ready), .completion(queue_data),
         .completion_written(completion_valid && completion_ready), .handed_packets, .sent_packets,
         .event_valid(request_event), .event_ready(!event_valid), .event_type, .fail_valid(request_fails), .job_qp,
         .reply_valid, .reply_ready, .reply, .counted_answers, .counted_reads, .counted_repeats, .clear_valid,
-        .clear_counts, .frames_done, .all_frames_done, .count_duplicate(count.duplicate),
+        .clear_counts, .frames_done, .all_frames_done, .count_q_key_violation(count.q_key_violation),
+        .count_no_receive(count.no_receive), .count_duplicate(count.duplicate),
         .count_write_request(count.write_request), .count_read_request(count.read_request),
+        .count_atomic(count.atomic),
         .count_receive_wqe(count.receive_wqe), .idle(requests_idle)
     );
 

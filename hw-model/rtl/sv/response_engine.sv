@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 `default_nettype none
 
-// Answers of the responder: ACKs, NAKs and READ responses, in the order in which they were queued.
+// Answers of the responder: ACKs, NAKs and responses of READs and atomics, in the order in which they were queued.
 //
 // Ports: `answer` is queued: an ACK or NAK with its syndrome, or with `answer.reads` the
-// responses of a READ, which wait until the payload of frame answer.frame is written.
+// responses of a READ, which wait until the payload of frame answer.frame is written; with `answer.is_atomic` the
+// response of an atomic, `answer.reads` with the first one.
 // `answer.ends_qp`: the QP goes to ERR with it. look_* reads qp_table, one cycle later; look_valid
 // must be served immediately. count_qp queries how many answers (and READs) of a QP have ended, one
 // cycle later. clear_* forgets a QP that is started or reset; drop_* ends its answers. fail_*
@@ -73,7 +74,7 @@ module response_engine #(
     output logic                      idle
 );
     localparam logic [7:0] READ_FIRST = 8'h0d, READ_MIDDLE = 8'h0e, READ_LAST = 8'h0f, READ_ONLY = 8'h10,
-                           ACKNOWLEDGE = 8'h11;
+                           ACKNOWLEDGE = 8'h11, ATOMIC_ACKNOWLEDGE = card_pkg::ATOMIC_ACKNOWLEDGE;
     localparam logic [7:0] NAK_SEQUENCE = 8'h60, NAK_REMOTE_ACCESS = 8'h62;
     localparam int QPS = 1 << card_pkg::LOG_QPS;
     localparam int LOG_FLIGHT = 5;         // maximum number of packets in transmit
@@ -81,6 +82,7 @@ module response_engine #(
     typedef struct packed {
         logic        reads;
         logic        repeats;
+        logic        is_atomic;
         logic [7:0]  qp;
         logic [23:0] psn;
         logic [7:0]  syndrome;
@@ -100,7 +102,7 @@ module response_engine #(
     logic       may_send, in_error, was_in_error, has_failed;
 
     // ------------------------------------------------------------------------------------ the queue
-    localparam int ENTRY_BITS = 1 + 1 + 8 + 24 + 8 + 24 + 16 + 64 + 32 + 32;
+    localparam int ENTRY_BITS = 1 + 1 + 1 + 8 + 24 + 8 + 24 + 16 + 64 + 32 + 32;
     logic [ENTRY_BITS-1:0] entries [1 << LOG_DEPTH];
     logic [LOG_DEPTH:0] producer, consumer;
     logic [ENTRY_BITS-1:0] oldest;
@@ -109,6 +111,7 @@ module response_engine #(
     always_comb begin
         queued.reads = answer.reads;
         queued.repeats = answer.repeats;
+        queued.is_atomic = answer.is_atomic;
         queued.qp = answer_qp;
         queued.psn = answer.psn;
         queued.syndrome = answer.syndrome;
@@ -160,7 +163,7 @@ module response_engine #(
     assign in_error = qp.state == ferroce_pkg::QP_STATE_CODE_ERR[2:0];
     always_comb begin
         may_send = qp.exists && qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0] && !silent[entry.qp];
-        if (in_error && entry.reads && !ending[entry.qp]) may_send = 1'b0;
+        if (in_error && (entry.reads || entry.is_atomic) && !ending[entry.qp]) may_send = 1'b0;
         if (drop_valid && drop_qp == entry.qp) may_send = 1'b0;
     end
 
@@ -224,7 +227,9 @@ module response_engine #(
         packet.aeth = {entry.syndrome, entry.msn};
         packet.qp = entry.qp;
         packet.payload_bytes = sends_data ? part : 13'd0;
-        if (!sends_data) packet.opcode = ACKNOWLEDGE;
+        packet.address = entry.address;    // the result of an atomic
+        if (entry.is_atomic) packet.opcode = ATOMIC_ACKNOWLEDGE;
+        else if (!sends_data) packet.opcode = ACKNOWLEDGE;
         else if (is_first) packet.opcode = is_last ? READ_ONLY : READ_FIRST;
         else packet.opcode = is_last ? READ_LAST : READ_MIDDLE;
     end
@@ -248,6 +253,7 @@ module response_engine #(
                 if (late_valid) begin
                     entry.qp <= late_qp;
                     {entry.psn, entry.msn} <= late;
+                    entry.is_atomic <= 1'b0;
                     step <= LATE;
                 end else if (producer != consumer) step <= TAKE;
             end
@@ -260,7 +266,7 @@ module response_engine #(
             TAKE: begin
                 entry <= oldest;
                 is_first <= 1'b1;
-                sends_data <= oldest[ENTRY_BITS-1];
+                sends_data <= oldest[ENTRY_BITS-1] && !oldest[ENTRY_BITS-3];
                 step <= LOOK;
             end
             LOOK: begin
@@ -323,7 +329,7 @@ module response_engine #(
 
     always_comb begin
         {count_ack, count_rnr_nak, count_sequence_nak, count_other_nak} = '0;
-        if (packet_valid && packet_ready && !sends_data) begin
+        if (packet_valid && packet_ready && !sends_data && !entry.is_atomic) begin
             if (entry.syndrome[6:5] == 2'b00) count_ack = 1'b1;
             else if (entry.syndrome[6:5] == 2'b01) count_rnr_nak = 1'b1;
             else if (entry.syndrome == NAK_SEQUENCE) count_sequence_nak = 1'b1;

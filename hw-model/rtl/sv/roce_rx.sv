@@ -21,6 +21,7 @@ module roce_rx (
     output logic         m_malformed,
     output logic         m_icrc_ok,
     output logic         m_is_v6,
+    output logic         m_vlan,
     output logic [7:0]   m_opcode,
     output logic [7:0]   m_flags,         // BTH byte 1: SE, M, pad count, version
     output logic [15:0]  m_p_key,
@@ -249,6 +250,7 @@ module roce_rx (
         ok4 <= known3 && ip_ok3 && udp_ok3 && length_ok3 && !payload3[17] && payload3[1:0] == 2'b00;
         m_destination_mac <= destination_mac3;
         m_is_v6 <= v6_3;
+        m_vlan <= vlan3;
         m_opcode <= udp3[8*8 +: 8];
         m_flags <= udp3[8*9 +: 8];
         m_p_key <= {udp3[8*10 +: 8], udp3[8*11 +: 8]};

@@ -5,7 +5,8 @@
 //
 // Ports: the ports of the blocks requester and completer of CARD.md; the prefixes `requester_*` and
 // `completer_*` distinguish ports that both have. `wake_*` pulses when qp_table has written the state
-// of a QP. `packet_done` pulses when an answer of steer has had its effect. The completer's reads of
+// of a QP; `fail_sends`: only its send queue fails. `packet_done` pulses when an answer of steer has had its effect,
+// and `left_done` when a sent datagram has. The completer's reads of
 // the ring have the top bit of `read.index` set. `deadline_*` is the earliest timer when `idle`.
 // `count_*` pulse.
 // Invariant: completions of a QP are in the order of its WQEs.
@@ -33,6 +34,7 @@ module send_engine (
     input  logic               wake_valid,
     input  logic [7:0]         wake_qp,
     output logic               fail_valid,
+    output logic               fail_sends,
     output logic [7:0]         fail_qp,
     output logic [3:0]         gid_index,
     input  logic [127:0]       gid,
@@ -75,6 +77,7 @@ module send_engine (
     output logic                 answer_ready,
     input  card_pkg::rx_packet_t answer,
     output logic                 answer_done,
+    output logic                 left_done,
     output logic                 place_valid,
     input  logic                 place_ready,
     output card_pkg::piece_t     place,
@@ -183,7 +186,10 @@ module send_engine (
     card_pkg::retire_state_t retired;
     logic is_going_back, is_waiting, is_errored, went_back, settle;
     logic flush_valid, flush_ready, reset_valid, reset_ready, requester_idle, completer_idle;
-    logic [23:0] reset_psn;
+    logic [23:0] reset_psn, left_psn;
+    logic left_valid, left_error, own_payload_error;
+    logic [7:0] left_qp;
+    assign own_payload_error = payload_error && !payload_error_responder;
     requester send (
         .clk, .rst, .now_ns, .idle(requester_idle), .control_valid, .control_ready, .control, .query, .pick_valid,
         .pick_ready, .pick_qp, .again_valid, .again_qp, .qp_wanted(requester_wants_qp), .at(requester_at),
@@ -195,7 +201,8 @@ module send_engine (
         .request_valid(requester_request_valid), .request_ready(requester_request_ready), .request(requester_request),
         .answer_valid(requester_answer_valid), .answer_ready(requester_answer_ready), .answer(requester_answer),
         .answer_fault(requester_answer_fault), .packet_valid, .packet_ready, .packet, .piece_valid, .piece_ready,
-        .piece, .sent_valid, .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]),
+        .piece, .sent_valid, .sent_error(own_payload_error), .left_valid, .left_error, .left_qp, .left_psn,
+        .completion_valid(ends_valid[0]), .completion_ready(ends_ready[0]),
         .completion(requester_completion), .completions_idle(!completion_valid), .frame,
         .count_retransmitted(count.retransmitted), .count_wqe_error(count.wqe_error)
     );
@@ -205,14 +212,15 @@ module send_engine (
         .table_at(completer_table_at), .table_read(table_of_completer), .requester_at, .retired, .is_going_back,
         .is_waiting, .is_errored, .went_back, .settle, .flush_valid, .flush_ready, .reset_valid, .reset_ready,
         .reset_psn, .again_valid(answered_valid), .again_qp(answered_qp),
-        .payload_error(payload_error && !payload_error_responder), .payload_error_qp, .timer_valid(timer_valid[1]),
+        .payload_error(own_payload_error), .payload_error_qp, .left_valid, .left_error, .left_qp, .left_psn,
+        .left_done, .timer_valid(timer_valid[1]),
         .timer_ready(timer_ready[1]), .timer_start, .timer_deadline(completer_deadline), .expired_valid,
         .expired_ready, .expired_qp, .read(completer_read), .read_ready(block_ready[1]), .line(completer_line),
         .request_valid(completer_request_valid), .request_ready(completer_request_ready), .request(completer_request),
         .answer_valid(completer_answer_valid), .answer_ready(completer_answer_ready), .answer(completer_answer),
         .answer_fault(completer_answer_fault), .place_valid, .place_ready, .place, .place_drop, .frames_done, .frame,
         .completion_valid(ends_valid[1]), .completion_ready(ends_ready[1]), .completion(completer_completion),
-        .fail_valid, .fail_qp, .count_timeout(count.timeout), .count_rnr_nak(count.rnr_nak),
+        .fail_valid, .fail_sends, .fail_qp, .count_timeout(count.timeout), .count_rnr_nak(count.rnr_nak),
         .count_sequence_nak(count.sequence_nak), .count_other_nak(count.other_nak), .count_refetch(count.refetch)
     );
     assign idle = set_empty && requester_idle && completer_idle && doorbells_idle && timers_idle

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 `default_nettype none
 
-// Maps a SendOpcode to its opcodes on the wire and in a completion (IBTA vol 1, 9.2.1: RC).
+// Maps a SendOpcode to its opcodes on the wire and in a completion (IBTA vol 1, 9.2.1: RC, UD).
 //
 // Ports: `is_first` and `is_last`: position of the packet in its message. Combinational.
 // Invariant: operations that the card lacks complete with their own code, unknown ones as SEND.
 module send_opcode (
     input  logic [7:0] opcode,
+    input  logic       is_datagram,
     input  logic       is_first,
     input  logic       is_last,
     output logic [7:0] packet_opcode,
     output logic [7:0] cqe_opcode,
-    output logic       is_read,
+    output logic       is_atomic,
+    output logic       fetches,            // a READ or an atomic: one request packet without payload
     output logic       takes_receive       // of the peer
 );
     localparam logic [4:0] SEND_FIRST = 5'h00, WRITE_FIRST = 5'h06, READ_REQUEST = 5'h0c;
@@ -19,9 +21,12 @@ module send_opcode (
     localparam logic [4:0] ONLY_IMMEDIATE = 5'd5;
     localparam logic [4:0] SEND_LAST_INVALIDATE = 5'h16, SEND_ONLY_INVALIDATE = 5'h17;
 
-    logic with_immediate, is_write, is_invalidate;
+    logic with_immediate, is_read, is_write, is_invalidate, is_swap;
     logic [4:0] place, code;
     assign is_read = opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
+    assign is_swap = opcode == ferroce_pkg::SEND_OPCODE_COMPARE_SWAP;
+    assign is_atomic = is_swap || opcode == ferroce_pkg::SEND_OPCODE_FETCH_ADD;
+    assign fetches = is_read || is_atomic;
     assign is_write = opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE
                    || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE;
     assign is_invalidate = opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
@@ -36,11 +41,12 @@ module send_opcode (
         else place = is_first ? 5'd0 : MIDDLE;
 
         if (is_read) code = READ_REQUEST;
+        else if (is_atomic) code = is_swap ? card_pkg::COMPARE_SWAP : card_pkg::FETCH_ADD;
         else if (is_invalidate && is_last) code = is_first ? SEND_ONLY_INVALIDATE : SEND_LAST_INVALIDATE;
         // Only of a WRITE with immediate is 0x0b, Only without is 0x0a: in the same order as for
         // SEND.
         else code = (is_write ? WRITE_FIRST : SEND_FIRST) + place;
-        packet_opcode = {3'b000, code};
+        packet_opcode = {3'b000, code} | (is_datagram ? card_pkg::UD_OPCODES : 8'h00);
     end
 
     always_comb begin

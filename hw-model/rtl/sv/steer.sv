@@ -53,29 +53,32 @@ module steer (
     typedef enum logic [1:0] {EMPTY, LOOK, JUDGE} check_t;
     check_t check;
     card_pkg::rx_packet_t next;
-    logic         is_rc, is_answer, is_known, receives, is_connected, has_p_key;
+    logic         is_rc, is_datagram, is_answer, is_known, receives, is_connected, has_p_key;
     logic [card_pkg::LOG_GIDS-1:0] own_gid;
     logic [127:0] peer, source;
     logic         is_dropped, takes_next;
     assign is_rc = next.opcode[7:5] == 3'd0;
-    assign is_answer = next.opcode[4:0] >= 5'h0d && next.opcode[4:0] <= 5'h12;
+    assign is_datagram = next.opcode[7:5] == card_pkg::UD_OPCODES[7:5];
+    assign is_answer = is_rc && next.opcode[4:0] >= 5'h0d && next.opcode[4:0] <= 5'h12;
     assign is_known = next.dest_qpn[23:8] == card_pkg::QPN_BASE[23:8] && qp.exists
-        && qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0];
+        && (qp.is_datagram || qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0]);
     always_comb begin
         for (int i = 0; i < 16; i++) peer[8*(15-i) +: 8] = qp.path.dest_gid[8*i +: 8];
         source = next.is_v6 ? next.source : {80'd0, 16'hffff, next.source[31:0]};
     end
     // A switch may flood a frame for another station that has a QP with this number and peer.
     assign own_gid = qp.path.source_gid_index[card_pkg::LOG_GIDS-1:0];
-    assign is_connected = peer == source && next.to_gid[own_gid];
+    // Datagrams come from anywhere, to any address of the card.
+    assign is_connected = qp.is_datagram ? next.to_gid != '0 : peer == source && next.to_gid[own_gid];
     // The card's key is a full member: it matches members of either kind (IBTA vol 1, 10.9.3).
     assign has_p_key = next.p_key[14:0] == card_pkg::DEFAULT_P_KEY[14:0];
     always_comb begin
         if (is_answer) receives = qp.state == ferroce_pkg::QP_STATE_CODE_RTS[2:0]
             || qp.state == ferroce_pkg::QP_STATE_CODE_SQD[2:0];
-        else receives = qp.state != ferroce_pkg::QP_STATE_CODE_ERR[2:0];
+        else receives = qp.state >= ferroce_pkg::QP_STATE_CODE_RTR[2:0]
+            && qp.state != ferroce_pkg::QP_STATE_CODE_ERR[2:0];
     end
-    assign is_dropped = !is_known || !is_connected || !is_rc || !has_p_key || !receives;
+    assign is_dropped = !is_known || !is_connected || !(qp.is_datagram ? is_datagram : is_rc) || !has_p_key || !receives;
 
     assign packet_ready = check == EMPTY || takes_next;
     assign qp_index = next.dest_qpn[7:0];

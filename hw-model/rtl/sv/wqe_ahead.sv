@@ -20,6 +20,7 @@ module wqe_ahead (
 
     input  logic [63:0]  ring_base,
     input  logic [4:0]   log_ring_blocks,
+    input  logic         is_datagram,
     input  logic         forget,
     input  logic         ahead_valid,
     input  logic [7:0]   ahead_qp,
@@ -65,7 +66,7 @@ module wqe_ahead (
 
     wqe_decode decode (
         .clk, .rst, .begin_valid(again || goes_ahead), .begin_qp(qp), .begin_index(decode_index),
-        .begin_available(again ? available : next_available), .done(decoded), .ring_base, .log_ring_blocks, .forget,
+        .begin_available(again ? available : next_available), .done(decoded), .ring_base, .log_ring_blocks, .is_datagram, .forget,
         .ahead_valid, .ahead_qp, .ahead_block, .lines_idle(ring_idle), .read, .read_ready, .line, .wqe(fresh),
         .segment_number(copied ? 4'd0 : segment_number), .segment(fresh_segment)
     );

@@ -5,13 +5,15 @@
 //
 // Ports: `begin_valid` starts with the WQE of QP `begin_qp` whose first block has `begin_index`; up
 // to `begin_available` blocks of it may exist. `done` is high from its end until the next start, and
-// all outputs hold meanwhile. `ring_base` and `log_ring_blocks` locate its ring. ahead_*, forget,
+// all outputs hold meanwhile. `ring_base` and `log_ring_blocks` locate its ring; `is_datagram`: the QP is UD or
+// GSI, whose WQEs have a destination. ahead_*, forget,
 // read_*, line_* belong to wqe_lines; `lines_idle` is its `idle`. `wqe.status` is SUCCESS, or the
 // CQE_STATUS_* with which the WQE fails; `wqe.rejected`: the start of the next WQE is unknown. After
 // `done`, the segment `segment_number` is available in the next cycle. Inline payload starts at byte
-// `wqe.inline_at` of the WQE.
+// `wqe.inline_at` of the WQE. An index of the source GID that no table has is 255.
 // Invariants: at most ten blocks of a WQE are read; `done` comes when all of them have arrived.
-// Atomics, FLUSH, LOCAL_INVALIDATE and BIND_WINDOW fail, because the card does not support them.
+// FLUSH, ATOMIC_WRITE, LOCAL_INVALIDATE and BIND_WINDOW fail, because the card does not support them.
+// The length of an atomic is 8 bytes, whatever its segments have beyond them.
 module wqe_decode (
     input  logic         clk,
     input  logic         rst,
@@ -24,6 +26,7 @@ module wqe_decode (
 
     input  logic [63:0]  ring_base,
     input  logic [4:0]   log_ring_blocks,
+    input  logic         is_datagram,
     input  logic         forget,
     input  logic         ahead_valid,
     input  logic [7:0]   ahead_qp,
@@ -43,23 +46,28 @@ module wqe_decode (
     logic [3:0]  blocks;
     logic [6:0]  inline_at;
     logic [31:0] immediate, remote_key, length;
-    logic [63:0] remote_address;
+    logic [63:0] remote_address, swap_add, compare;
     logic [4:0]  segments;
     logic        rejected, signaled, solicited, fence, is_inline;
+    logic [31:0] q_key;
+    logic [23:0] dest_qpn;
+    card_pkg::path_t path;
     assign wqe = {status, rejected, blocks, opcode, signaled, solicited, fence, is_inline, inline_at, immediate,
-                  remote_address, remote_key, length, segments};
+                  remote_address, remote_key, length, segments, swap_add, compare, q_key, dest_qpn, path};
 
-    localparam int GRANULE = 16;           // bytes: all segments of a connected QP have this size
-    localparam int HEAD_BITS = 8 * 36;     // control, remote address, inline header
+    localparam int GRANULE = 16;           // bytes: the size of the segments, or a part of their size
+    // Control, remote address, inline header or operands of an atomic; or control, destination without its last fields.
+    localparam int HEAD_BITS = 8 * 60;
+    localparam int DATAGRAM_AT = 8 * GRANULE, PATH_AT = DATAGRAM_AT + 8 * ferroce_pkg::DATAGRAM_SEGMENT_PATH_OFFSET;
     localparam logic [35:0] MAX_LENGTH = 36'h8000_0000;
 
-    typedef enum logic [2:0] {IDLE, FIRST, FIRST_LINE, HEAD, CHECK, WALK, SUM, DONE} step_t;
+    typedef enum logic [3:0] {IDLE, FIRST, FIRST_LINE, HEAD, CHECK, INLINE, WALK, SUM, DONE} step_t;
     step_t step;
 
     // ------------------------------------------------------------------------------- what is kept
     logic [31:0] index, available;
     logic [3:0] wanted;                    // blocks
-    logic arrived, failed;
+    logic arrived, failed, datagram;       // datagram: of this QP
     logic [511:0] read_line;
     logic [HEAD_BITS-1:0] head;            // its reserved bits
     wire unused_head = &{1'b0, head};
@@ -67,7 +75,7 @@ module wqe_decode (
     // ------------------------------------------------------------------------------------ the head
     logic [31:0] word, inline_length;
     logic [4:0] word_blocks;
-    logic has_remote, is_supported, is_known, is_nop, is_read;
+    logic has_remote, is_supported, is_known, is_nop, is_read, is_atomic;
     assign word = head[31:0];
     assign word_blocks = word[ferroce_pkg::CONTROL_WORD_BLOCKS_LSB +: 5];
     assign opcode = word[ferroce_pkg::CONTROL_WORD_OPCODE_LSB +: 8];
@@ -82,32 +90,54 @@ module wqe_decode (
     assign remote_key = head[223:192];
     assign is_nop = opcode == ferroce_pkg::SEND_OPCODE_NOP;
     assign is_read = opcode == ferroce_pkg::SEND_OPCODE_RDMA_READ;
-    assign has_remote = is_read || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE
-                     || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE;
+    assign is_atomic = !datagram && (opcode == ferroce_pkg::SEND_OPCODE_COMPARE_SWAP
+                    || opcode == ferroce_pkg::SEND_OPCODE_FETCH_ADD);
+    assign swap_add = head[8*(2*GRANULE + ferroce_pkg::ATOMIC_SEGMENT_SWAP_ADD_OFFSET) +: 64];
+    assign compare = head[8*(2*GRANULE + ferroce_pkg::ATOMIC_SEGMENT_COMPARE_OFFSET) +: 64];
+    assign has_remote = !datagram && (is_read || is_atomic || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE
+                     || opcode == ferroce_pkg::SEND_OPCODE_RDMA_WRITE_IMMEDIATE);
     assign is_supported = has_remote || is_nop || opcode == ferroce_pkg::SEND_OPCODE_SEND
                        || opcode == ferroce_pkg::SEND_OPCODE_SEND_IMMEDIATE
-                       || opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE;
+                       || (opcode == ferroce_pkg::SEND_OPCODE_SEND_INVALIDATE && !datagram);
     // Valid WQEs of operations that the card lacks: the start of the next WQE is known.
-    assign is_known = opcode == ferroce_pkg::SEND_OPCODE_COMPARE_SWAP
-                   || opcode == ferroce_pkg::SEND_OPCODE_FETCH_ADD
-                   || opcode == ferroce_pkg::SEND_OPCODE_FLUSH
+    assign is_known = !datagram && (opcode == ferroce_pkg::SEND_OPCODE_FLUSH
                    || opcode == ferroce_pkg::SEND_OPCODE_ATOMIC_WRITE
                    || opcode == ferroce_pkg::SEND_OPCODE_LOCAL_INVALIDATE
-                   || opcode == ferroce_pkg::SEND_OPCODE_BIND_WINDOW;
-    assign inline_at = has_remote ? 7'd36 : 7'd20;
-    assign inline_length = has_remote ? head[287:256] : head[159:128];
+                   || opcode == ferroce_pkg::SEND_OPCODE_BIND_WINDOW);
+    assign inline_at = datagram ? 7'd84 : has_remote ? 7'd36 : 7'd20;
+    // A datagram's is in the second block, in the place of the first segment.
+    assign inline_length = datagram ? segment.address[31:0] : has_remote ? head[287:256] : head[159:128];
+
+    // ----------------------------------------------------------------- the destination of a datagram
+    logic [15:0] source_gid_index;
+    assign q_key = head[DATAGRAM_AT + 8*ferroce_pkg::DATAGRAM_SEGMENT_Q_KEY_OFFSET +: 32];
+    assign dest_qpn = head[DATAGRAM_AT + 8*ferroce_pkg::DATAGRAM_SEGMENT_DEST_QPN_OFFSET +: 24];
+    assign source_gid_index = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_SOURCE_GID_INDEX_OFFSET +: 16];
+    always_comb begin
+        path.dest_gid = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_DEST_GID_OFFSET +: 128];
+        path.dest_mac = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_DEST_MAC_OFFSET +: 48];
+        path.vlan = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_VLAN_OFFSET +: 16];
+        path.source_gid_index = source_gid_index[15:8] != '0 ? 8'hff : source_gid_index[7:0];
+        path.udp_source_port = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_UDP_SOURCE_PORT_OFFSET +: 16];
+        path.traffic_class = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_TRAFFIC_CLASS_OFFSET +: 8];
+        path.hop_limit = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_HOP_LIMIT_OFFSET +: 8];
+        path.service_level = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_SERVICE_LEVEL_OFFSET +: 4];
+        path.flow_label = head[PATH_AT + 8*ferroce_pkg::ADDRESS_PATH_FLOW_LABEL_OFFSET +: 20];
+    end
 
     logic [9:0] wqe_bytes, segments_end;
     logic [10:0] inline_end;
     assign wqe_bytes = {blocks, 6'b0};
-    assign segments_end = {1'b0, segments, 4'b0} + (has_remote ? 10'd32 : 10'd16);
+    assign segments_end = {1'b0, segments, 4'b0}
+                        + (datagram ? 10'd80 : is_atomic ? 10'd48 : has_remote ? 10'd32 : 10'd16);
     assign inline_end = {1'b0, inline_length[9:0]} + {4'b0, inline_at};
 
     // ------------------------------------------------------------------------------- the segments
     logic [4:0] walk;
     logic [5:0] granule;
     logic [1:0] read_granule;
-    assign granule = {1'b0, done ? {1'b0, segment_number} : walk} + (has_remote ? 6'd2 : 6'd1);
+    assign granule = {1'b0, done ? {1'b0, segment_number} : walk}
+                   + (datagram ? 6'd5 : is_atomic ? 6'd3 : has_remote ? 6'd2 : 6'd1);
     assign segment = read_line[{read_granule, 7'b0} +: 8*GRANULE];
 
     always_ff @(posedge clk) read_granule <= granule[1:0];
@@ -128,7 +158,7 @@ module wqe_decode (
     );
 
     logic [35:0] sum;
-    assign length = sum[31:0];
+    assign length = is_atomic ? 32'(card_pkg::ATOMIC_BYTES) : sum[31:0];
     assign done = step == DONE;
 
     always_ff @(posedge clk) begin
@@ -138,6 +168,7 @@ module wqe_decode (
                 available <= begin_available;
                 status <= ferroce_pkg::CQE_STATUS_LOCAL_QP_OPERATION;
                 rejected <= 1'b1;
+                datagram <= is_datagram;
                 sum <= '0;
                 walk <= '0;
                 step <= FIRST;
@@ -161,16 +192,21 @@ module wqe_decode (
                     rejected <= 1'b0;
                     status <= ferroce_pkg::CQE_STATUS_SUCCESS;
                 end else if (is_inline) begin
-                    sum <= {4'b0, inline_length};
-                    if (inline_length > ferroce_pkg::WQE_MAX_INLINE)
-                        status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
-                    else if (inline_end <= {1'b0, wqe_bytes}) begin
-                        rejected <= 1'b0;
-                        // A READ must not write its data into the ring.
-                        if (!is_read) status <= ferroce_pkg::CQE_STATUS_SUCCESS;
-                    end
+                    // The destination of a datagram needs a second block. An atomic has no payload.
+                    if (!is_atomic && (!datagram || blocks != 4'd1)) step <= INLINE;
                 end else if (segments <= 5'(card_pkg::MAX_SEGMENTS) && segments_end <= wqe_bytes)
                     step <= WALK;
+            end
+            INLINE: begin
+                step <= DONE;
+                sum <= {4'b0, inline_length};
+                if (inline_length > ferroce_pkg::WQE_MAX_INLINE)
+                    status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
+                else if (inline_end <= {1'b0, wqe_bytes}) begin
+                    rejected <= 1'b0;
+                    // A READ must not write its data into the ring.
+                    if (!is_read) status <= ferroce_pkg::CQE_STATUS_SUCCESS;
+                end
             end
             // One segment in two cycles: its line is read, then its length is added.
             WALK: begin
@@ -180,7 +216,8 @@ module wqe_decode (
                     if (sum > MAX_LENGTH) status <= ferroce_pkg::CQE_STATUS_LOCAL_LENGTH;
                     else begin
                         rejected <= 1'b0;
-                        status <= ferroce_pkg::CQE_STATUS_SUCCESS;
+                        status <= is_atomic && sum < 36'(card_pkg::ATOMIC_BYTES) ? ferroce_pkg::CQE_STATUS_LOCAL_LENGTH
+                                                                                : ferroce_pkg::CQE_STATUS_SUCCESS;
                     end
                 end else step <= SUM;
             end

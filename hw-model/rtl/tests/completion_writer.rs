@@ -53,7 +53,7 @@ enum Engine {
 }
 
 /// A CQE in the format of the port.
-fn completion(cqn: u8, frame: u16, cqe: &Cqe) -> [u32; 6] {
+fn completion(cqn: u8, frame: u16, cqe: &Cqe) -> [u32; 7] {
     let completion = structs::Completion {
         cqn,
         frame,
@@ -67,6 +67,9 @@ fn completion(cqn: u8, frame: u16, cqe: &Cqe) -> [u32; 6] {
         with_immediate: cqe.word.with_immediate(),
         with_invalidate: cqe.word.with_invalidate(),
         solicited: cqe.word.solicited(),
+        source_qpn: cqe.source_qpn,
+        with_grh: cqe.word.with_grh(),
+        is_ipv4: cqe.word.ipv4(),
     };
     completion.into()
 }
@@ -185,7 +188,7 @@ impl Card {
         self.rtl.set_arm_valid(0);
     }
 
-    fn offer(&mut self, engine: Engine, port: Option<[u32; 6]>) {
+    fn offer(&mut self, engine: Engine, port: Option<[u32; 7]>) {
         let valid = port.is_some().into();
         let port = port.unwrap_or_default();
         match engine {
@@ -200,7 +203,7 @@ impl Card {
         }
     }
 
-    fn complete(&mut self, engine: Engine, port: [u32; 6]) {
+    fn complete(&mut self, engine: Engine, port: [u32; 7]) {
         self.offer(engine, Some(port));
         self.run(|rtl| match engine {
             Engine::Requester => rtl.requester_completion_ready() != 0,
@@ -389,11 +392,14 @@ impl Pair {
         word.set_with_immediate(self.random.below(3) == 0);
         word.set_with_invalidate(self.random.below(3) == 0);
         word.set_solicited(self.random.below(4) == 0);
+        word.set_with_grh(self.random.below(3) == 0);
+        word.set_ipv4(self.random.below(3) == 0);
         Cqe {
             qpn: self.random.below(1 << 24) as u32,
             wqe_index: self.random.number() as u32,
             byte_count: self.random.number() as u32,
             immediate: (self.random.number() as u32).to_le_bytes(),
+            source_qpn: self.random.below(1 << 24) as u32,
             word,
             ..Cqe::default()
         }

@@ -33,7 +33,7 @@ struct Bench {
     gids: [AddressEntry; GIDS],
     /// Number of cycles, of 16, with a packet, with payload, with room on the wire.
     rates: [u64; 3],
-    packets: VecDeque<[u32; 17]>,
+    packets: VecDeque<[u32; 19]>,
     payload: VecDeque<Beat>,
     frame: Vec<u8>,
     frames: Vec<Vec<u8>>,

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::verilated::pcie_completer::PcieCompleter;
 use ferroce_rtl::{LINE, bytes, words};
+use ferroce_rtl_streams::{bits as field, set_bits as set};
 use ferroce_units::random::SplitMix64;
 
 const SEEDS: u64 = 40;
@@ -68,18 +69,6 @@ struct Bench {
     /// Of 16 cycles: with a beat of CQ, with a doorbell or completion taken, with a line passed.
     rates: [u64; 3],
     next_tag: u8,
-}
-
-fn field(bytes: &[u8], at: usize, count: usize) -> u64 {
-    (0..count)
-        .map(|bit| u64::from(bytes[(at + bit) / 8] >> ((at + bit) % 8) & 1) << bit)
-        .sum()
-}
-
-fn set(bytes: &mut [u8], at: usize, count: usize, value: u64) {
-    for bit in 0..count {
-        bytes[(at + bit) / 8] |= ((value >> bit & 1) as u8) << ((at + bit) % 8);
-    }
 }
 
 /// Returns true if a count has reached another one, modulo 2^12.

@@ -6,6 +6,7 @@ mod common;
 use std::collections::VecDeque;
 
 use common::frames;
+use ferroce_model::processing_unit::global_route_header::global_route_header;
 use ferroce_rtl::seeds::for_each_seed;
 use ferroce_rtl::structs::RxPacket;
 use ferroce_rtl::verilated::rx_buffer::RxBuffer;
@@ -15,8 +16,13 @@ use ferroce_wire::{Extension, Frame, Ip};
 
 const SEEDS: u64 = 20;
 const FRAMES_PER_SEED: usize = 400;
-/// Payloads that `rx_packet_t` cannot express are refused.
+/// Opcodes of RC.
+const ATOMIC_ACKNOWLEDGE: u8 = 0x12;
+const ATOMICS: [u8; 2] = [0x13, 0x14];
+/// Payloads that `rx_packet_t` cannot express are refused, of a datagram with its GRH.
 const MAX_PAYLOAD: usize = 8191;
+/// The reserved byte of a DETH, which the card does not pass on.
+const RESERVED_OF_DETH: u64 = 0xff00_0000;
 
 /// A frame that must come out.
 #[derive(Debug, PartialEq, Eq)]
@@ -137,8 +143,7 @@ impl Bench {
             self.rtl.count_overflow(),
         );
         let parsed = Frame::parse(&bytes);
-        let payload = parsed.map(|frame| frame.layout().payload());
-        let is_malformed = payload.is_ok_and(|range| range.len() > MAX_PAYLOAD) || parsed.is_err();
+        let is_malformed = parsed.is_err() || whole_payload(&bytes).len() > MAX_PAYLOAD;
         let is_right = parsed.is_ok_and(|frame| frame.icrc_is_valid());
         match counts {
             (1, 0, 0) => {
@@ -157,8 +162,7 @@ impl Bench {
                 self.seen.right += 1;
                 self.number = self.number.wrapping_add(1);
                 let frame = parsed.expect("it is right");
-                self.payloads
-                    .push_back(bytes[frame.layout().payload()].to_vec());
+                self.payloads.push_back(whole_payload(&bytes));
                 let (number, to_gid) = (self.number, self.addresses.to_gid(&frame));
                 self.packets.push_back(Expected {
                     bytes,
@@ -233,6 +237,24 @@ impl Bench {
     }
 }
 
+/// Returns the payload of a valid frame as the card writes it: a datagram's after its GRH, an
+/// atomic response's after its result in the host's byte order.
+fn whole_payload(bytes: &[u8]) -> Vec<u8> {
+    let frame = Frame::parse(bytes).expect("it is right");
+    let payload = &bytes[frame.layout().payload()];
+    match frame.headers.extension {
+        Extension::Deth(_) | Extension::DethImmediate(..) => {
+            let header = global_route_header(&bytes[frame.layout().ip()..]);
+            [&header[..], payload].concat()
+        }
+        // That of XRC comes as it is: the card has no such QPs.
+        Extension::AtomicAck(_, result) if frame.headers.bth.opcode.0 == ATOMIC_ACKNOWLEDGE => {
+            [&result.original.to_le_bytes(), payload].concat()
+        }
+        _ => payload.to_vec(),
+    }
+}
+
 /// Returns a port whose lowest bits are the first octet.
 fn port_of<const WORDS: usize>(octets: Vec<u8>) -> [u32; WORDS] {
     let word = |at: usize| core::array::from_fn(|byte| octets[4 * at + byte]);
@@ -253,7 +275,7 @@ fn compare(expected: &Expected, packet: &RxPacket) {
     assert_eq!(packet.to_gid, expected.to_gid);
     let bth = &frame.headers.bth;
     assert_eq!(packet.number, expected.number);
-    let payload = frame.layout().payload().len();
+    let payload = whole_payload(&expected.bytes).len();
     assert_eq!(usize::from(packet.payload_bytes), payload);
     let words = packet.source.iter().rev();
     let from = words.fold(0, |value, word| value << 32 | u128::from(*word));
@@ -272,6 +294,11 @@ fn compare(expected: &Expected, packet: &RxPacket) {
     };
     let reth = (packet.address, packet.r_key.into(), packet.length.into());
     match frame.headers.extension {
+        Extension::Deth(_) => assert_eq!(packet.address, big(12, 8) & !RESERVED_OF_DETH),
+        Extension::DethImmediate(..) => {
+            assert_eq!(packet.address, big(12, 8) & !RESERVED_OF_DETH);
+            assert_eq!(packet.immediate.to_le_bytes(), raw[20..24]);
+        }
         Extension::Reth(_) => assert_eq!(reth, (big(12, 8), big(20, 4), big(24, 4))),
         Extension::RethImmediate(..) => {
             assert_eq!(reth, (big(12, 8), big(20, 4), big(24, 4)));
@@ -282,6 +309,11 @@ fn compare(expected: &Expected, packet: &RxPacket) {
         }
         Extension::Aeth(_) | Extension::AtomicAck(..) => {
             assert_eq!(u64::from(packet.aeth), big(12, 4));
+        }
+        Extension::AtomicEth(_) if ATOMICS.contains(&packet.opcode) => {
+            assert_eq!((reth.0, reth.1), (big(12, 8), big(20, 4)));
+            let swap_add = u64::from(packet.length) << 32 | u64::from(packet.aeth);
+            assert_eq!((swap_add, packet.compare), (big(24, 8), big(32, 8)));
         }
         _ => {}
     }

@@ -28,6 +28,7 @@ struct Qp {
     peer: u128,
     /// Entry of the GID table.
     own_gid: u8,
+    is_datagram: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -58,14 +59,19 @@ fn fate(packet: &Packet, qp: &Qp) -> Fate {
     } else {
         0xffff_0000_0000 | packet.source & 0xffff_ffff
     };
-    let is_answer = (0x0d..=0x12).contains(&(packet.opcode & 0x1f));
+    let is_answer = (0x0d..=0x12).contains(&packet.opcode);
     let takes = if is_answer {
         [RTS, SQD].contains(&qp.state)
     } else {
-        qp.state < ERR
+        (RTR..ERR).contains(&qp.state)
     };
-    if packet.qpn & !0xff != QPN_BASE || !qp.exists || qp.state < RTR {
+    if packet.qpn & !0xff != QPN_BASE || !qp.exists || !qp.is_datagram && qp.state < RTR {
         Fate::NoQp
+    } else if qp.is_datagram && packet.to_gid == 0 {
+        Fate::WrongPath
+    } else if qp.is_datagram {
+        let is_right = packet.opcode >> 5 == 3 && packet.p_key & 0x7fff == 0x7fff;
+        [Fate::Dropped, Fate::Request][usize::from(is_right && takes)]
     } else if source != qp.peer || packet.to_gid >> qp.own_gid & 1 == 0 {
         Fate::WrongPath
     } else if packet.opcode >> 5 != 0 || packet.p_key & 0x7fff != 0x7fff || !takes {
@@ -83,6 +89,7 @@ fn qp(random: &mut SplitMix64) -> Qp {
         state: random.below(7) as u8,
         peer: [PEER_V6, PEER_V4][random.below(2) as usize],
         own_gid: random.below(16) as u8,
+        is_datagram: random.below(3) == 0,
     }
 }
 
@@ -99,6 +106,7 @@ fn packet(random: &mut SplitMix64, qps: &[Qp]) -> Packet {
     Packet {
         opcode: match random.below(8) {
             0 => random.number() as u8,
+            _ if qps[index as usize].is_datagram => 0x64 + random.below(2) as u8,
             _ => random.below(0x18) as u8,
         },
         p_key: [0xffff, 0xffff, 0xffff, 0x7fff, 0x8001][random.below(5) as usize],
@@ -108,6 +116,7 @@ fn packet(random: &mut SplitMix64, qps: &[Qp]) -> Packet {
         to_gid: match random.below(8) {
             0 => random.number() as u16,
             1 => !(1 << qps[index as usize].own_gid),
+            2 => 0,
             _ => 1 << qps[index as usize].own_gid,
         },
         payload: [0, 0, 1, 4096][random.below(4) as usize],
@@ -142,17 +151,20 @@ impl Bench {
         }
     }
 
-    fn qp(&self, index: usize) -> [u32; 16] {
+    fn qp(&self, index: usize) -> [u32; 17] {
         let Some(qp) = self.qps.get(index) else {
-            return [0; 16];
+            return [0; 17];
         };
         // The first octet of the GID is in the lowest bits.
         let gid = qp.peer.swap_bytes();
         pack(&[
             (qp.exists.into(), 1),
             (qp.state.into(), 3),
-            (0, 119),
-            (0, 120),
+            (0, 3),
+            (qp.is_datagram.into(), 1),
+            (0, 128),
+            (0, 128),
+            (0, 12),
             (gid, 128),
             (0, 64),
             (qp.own_gid.into(), 8),
@@ -199,6 +211,7 @@ impl Bench {
             (packet.is_v6.into(), 1),
             (packet.source, 128),
             (0, 96),
+            (0, 64),
             (0, 32),
             (0, 32),
             (0, 32),
@@ -362,6 +375,7 @@ fn a_waiting_packet_is_judged_when_its_turn_comes() {
         state: RTS,
         peer: PEER_V6,
         own_gid: 3,
+        is_datagram: false,
     };
     let write = Packet {
         opcode: 0x0a,

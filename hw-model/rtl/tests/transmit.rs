@@ -27,7 +27,7 @@ struct Expected {
 /// The future packets of a source, and the packets whose frames have not come.
 #[derive(Default)]
 struct Source {
-    packets: VecDeque<[u32; 17]>,
+    packets: VecDeque<[u32; 19]>,
     pieces: VecDeque<[u32; 3]>,
     expected: VecDeque<Expected>,
 }
@@ -37,7 +37,7 @@ struct Ports {
     packet_valid: fn(&Transmit) -> u8,
     packet_ready: fn(&Transmit) -> u8,
     set_packet_valid: fn(&mut Transmit, u8),
-    set_packet: fn(&mut Transmit, [u32; 17]),
+    set_packet: fn(&mut Transmit, [u32; 19]),
     piece_valid: fn(&Transmit) -> u8,
     piece_ready: fn(&Transmit) -> u8,
     set_piece_valid: fn(&mut Transmit, u8),

@@ -3,11 +3,12 @@
 
 use ferroce_model::wqe::{SendPayload, WqeError, block_count, decode};
 use ferroce_rtl::seeds::for_each_seed;
+use ferroce_rtl::structs;
 use ferroce_rtl::verilated::wqe_decode::WqeDecode;
 use ferroce_rtl::{LINE, words};
 use ferroce_spec::cqe::CqeStatus;
-use ferroce_spec::wqe::{DataSegment, MAX_BLOCKS, SendOpcode};
-use ferroce_transport::{SendOperation, SendRequest, Service};
+use ferroce_spec::wqe::{DataSegment, DatagramSegment, MAX_BLOCKS, SendOpcode};
+use ferroce_transport::{Destination, SendOperation, SendRequest, Service};
 use ferroce_units::random::SplitMix64;
 
 const SEEDS: u64 = 20;
@@ -16,8 +17,6 @@ const CYCLES_MAX: u64 = 1000;
 
 /// Operations that the card lacks.
 const MISSING: &[SendOpcode] = &[
-    SendOpcode::COMPARE_SWAP,
-    SendOpcode::FETCH_ADD,
     SendOpcode::FLUSH,
     SendOpcode::ATOMIC_WRITE,
     SendOpcode::LOCAL_INVALIDATE,
@@ -33,11 +32,19 @@ const OPCODES: &[SendOpcode] = &[
     SendOpcode::RDMA_WRITE,
     SendOpcode::RDMA_WRITE_IMMEDIATE,
     SendOpcode::RDMA_READ,
+    SendOpcode::COMPARE_SWAP,
+    SendOpcode::FETCH_ADD,
     SendOpcode(0x30),
 ];
 
+/// Length of an atomic.
+const ATOMIC_BYTES: u32 = 8;
+
+/// Bytes of the segments before the payload of a datagram.
+const DATAGRAM_HEAD: usize = 16 + DatagramSegment::SIZE;
+
 /// A WQE of up to ten blocks in a ring, usually valid.
-fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
+fn random_wqe(random: &mut SplitMix64, index: u32, service: Service) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..MAX_BLOCKS * LINE)
         .map(|_| random.number() as u8)
         .collect();
@@ -45,18 +52,22 @@ fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
     let opcode = opcodes[random.below(opcodes.len() as u64) as usize].0;
     let is_inline = random.below(3) == 0;
     let segments = random.below(18) as u32 * u32::from(random.below(2) == 0);
+    let data = match opcode {
+        _ if service.is_datagram() => DATAGRAM_HEAD,
+        0x18 | 0x19 => 48,
+        0x08..=0x10 => 32,
+        _ => 16,
+    };
     let blocks = match random.below(4) {
         0 => random.below(13) as u32,
         1 => 10,
-        _ => (32 + 16 * segments).div_ceil(64),
+        _ => (data.max(32) as u32 + 16 * segments).div_ceil(64),
     };
     let flags = random.number() as u32 & 0x700;
     let word =
         u32::from(opcode) | flags | u32::from(is_inline) << 11 | blocks << 16 | segments << 24;
     bytes[..4].copy_from_slice(&word.to_le_bytes());
     bytes[4..8].copy_from_slice(&index.to_le_bytes());
-    let has_remote = (0x08..=0x10).contains(&opcode);
-    let data = if has_remote { 32 } else { 16 };
     if is_inline {
         let length = match random.below(8) {
             0 => random.below(600) as u32,
@@ -65,11 +76,15 @@ fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
         };
         bytes[data..data + 4].copy_from_slice(&length.to_le_bytes());
     } else {
-        let most = [1 << 16, 1 << 28, u32::MAX][random.below(3) as usize];
+        let most = [4, 1 << 16, 1 << 28, u32::MAX][random.below(4) as usize];
         for segment in bytes[data..].chunks_exact_mut(16) {
             let length = random.below(u64::from(most)) as u32;
             segment[8..12].copy_from_slice(&length.to_le_bytes());
         }
+    }
+    if service.is_datagram() && random.below(2) == 0 {
+        // An index of the GID table that is not 255.
+        bytes[49] = 0;
     }
     if random.below(8) == 0 {
         let at = random.below(64) as usize;
@@ -78,20 +93,32 @@ fn random_wqe(random: &mut SplitMix64, index: u32) -> Vec<u8> {
     bytes
 }
 
-/// The card's result for a WQE: its status, and for a valid one the request and its segments.
-type Verdict = Result<(SendRequest, Vec<DataSegment>, bool), (CqeStatus, bool)>;
+/// A valid WQE: the request, its destination, its segments, and whether its payload is inline.
+struct Valid {
+    request: SendRequest,
+    datagram: Option<Box<DatagramSegment>>,
+    segments: Vec<DataSegment>,
+    is_inline: bool,
+}
+
+/// The card's result for a WQE: the WQE, or its status and whether it is rejected.
+type Verdict = Result<Valid, (CqeStatus, bool)>;
+
+fn is_atomic(request: &SendRequest) -> bool {
+    matches!(
+        request.operation,
+        SendOperation::CompareSwap { .. } | SendOperation::FetchAdd { .. }
+    )
+}
 
 /// The model's result, adjusted for features that the card lacks.
-fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
-    let verdict = block_count(bytes, index, available).and_then(|blocks| {
-        decode(
-            &bytes[..usize::from(blocks) * LINE],
-            Service::ReliableConnected,
-        )
-    });
+fn expected(bytes: &[u8], index: u32, available: u32, service: Service) -> Verdict {
+    let verdict = block_count(bytes, index, available)
+        .and_then(|blocks| decode(&bytes[..usize::from(blocks) * LINE], service));
     let opcode = SendOpcode(bytes[0]);
-    let is_missing = MISSING.contains(&opcode);
-    let is_inline_read = opcode == SendOpcode::RDMA_READ && bytes[1] & 8 != 0;
+    let is_connected = !service.is_datagram();
+    let is_missing = is_connected && MISSING.contains(&opcode);
+    let is_inline_read = is_connected && opcode == SendOpcode::RDMA_READ && bytes[1] & 8 != 0;
     match verdict {
         Err(WqeError::Stale { .. } | WqeError::Blocks(_)) => {
             Err((CqeStatus::LOCAL_QP_OPERATION, true))
@@ -100,10 +127,22 @@ fn expected(bytes: &[u8], index: u32, available: u32) -> Verdict {
         Err(WqeError::Length) => Err((CqeStatus::LOCAL_LENGTH, true)),
         Err(_) => Err((CqeStatus::LOCAL_QP_OPERATION, true)),
         Ok(_) if is_inline_read => Err((CqeStatus::LOCAL_QP_OPERATION, false)),
-        Ok((request, wqe)) => match wqe.payload {
-            SendPayload::Memory(list) => Ok((request, list.segments().to_vec(), false)),
-            _ => Ok((request, Vec::new(), true)),
-        },
+        // The model's requester refuses it.
+        Ok((request, _)) if is_atomic(&request) && request.length < ATOMIC_BYTES => {
+            Err((CqeStatus::LOCAL_LENGTH, false))
+        }
+        Ok((request, wqe)) => {
+            let (segments, is_inline) = match wqe.payload {
+                SendPayload::Memory(list) => (list.segments().to_vec(), false),
+                _ => (Vec::new(), true),
+            };
+            Ok(Valid {
+                request,
+                datagram: wqe.datagram,
+                segments,
+                is_inline,
+            })
+        }
     }
 }
 
@@ -181,7 +220,11 @@ fn segments(rtl: &mut WqeDecode) -> Vec<DataSegment> {
 }
 
 fn check_request(rtl: &WqeDecode, request: &SendRequest) {
-    assert_eq!(rtl.wqe_length(), request.length);
+    let length = match is_atomic(request) {
+        true => ATOMIC_BYTES,
+        false => request.length,
+    };
+    assert_eq!(rtl.wqe_length(), length);
     assert_eq!(rtl.wqe_signaled() != 0, request.signaled);
     assert_eq!(rtl.wqe_solicited() != 0, request.solicited);
     assert_eq!(rtl.wqe_fence() != 0, request.fence);
@@ -191,9 +234,10 @@ fn check_request(rtl: &WqeDecode, request: &SendRequest) {
         SendOperation::RdmaWriteImmediate { remote, immediate } => {
             (Some(remote), Some(immediate.0))
         }
-        SendOperation::RdmaWrite { remote } | SendOperation::RdmaRead { remote } => {
-            (Some(remote), None)
-        }
+        SendOperation::RdmaWrite { remote }
+        | SendOperation::RdmaRead { remote }
+        | SendOperation::CompareSwap { remote, .. }
+        | SendOperation::FetchAdd { remote, .. } => (Some(remote), None),
         _ => (None, None),
     };
     if let Some(remote) = remote {
@@ -203,11 +247,38 @@ fn check_request(rtl: &WqeDecode, request: &SendRequest) {
     if let Some(immediate) = immediate {
         assert_eq!(rtl.wqe_immediate().to_le_bytes(), immediate);
     }
+    match request.operation {
+        SendOperation::CompareSwap { compare, swap, .. } => {
+            assert_eq!((rtl.wqe_compare(), rtl.wqe_swap_add()), (compare, swap));
+        }
+        SendOperation::FetchAdd { add, .. } => assert_eq!(rtl.wqe_swap_add(), add),
+        _ => {}
+    }
+}
+
+/// Compares the destination of a datagram.
+fn check_destination(rtl: &WqeDecode, request: &SendRequest, segment: &DatagramSegment) {
+    let wqe: structs::Wqe = rtl.wqe().into();
+    let Destination::Datagram { qpn, q_key } = request.destination else {
+        panic!("{request:?} has no destination");
+    };
+    assert_eq!((wqe.dest_qpn, wqe.q_key), (qpn.value(), q_key.0));
+    let (read, path) = (wqe.path, &segment.path);
+    let octets: Vec<u8> = read.dest_gid.iter().flat_map(|n| n.to_le_bytes()).collect();
+    assert_eq!(octets, path.dest_gid);
+    assert_eq!(read.dest_mac.to_le_bytes()[..6], path.dest_mac);
+    let index = u8::try_from(path.source_gid_index).unwrap_or(u8::MAX);
+    let ports = (read.source_gid_index, read.vlan, read.udp_source_port);
+    assert_eq!(ports, (index, path.vlan, path.udp_source_port));
+    let classes = (read.traffic_class, read.hop_limit, read.service_level);
+    let level = path.service_level & 0xf;
+    assert_eq!(classes, (path.traffic_class, path.hop_limit, level));
+    assert_eq!(read.flow_label, path.flow_label & 0xf_ffff);
 }
 
 #[test]
 fn verdicts_are_those_of_the_model() {
-    let mut seen = [0u32; 3];
+    let mut seen = [0u32; 4];
     for_each_seed(SEEDS, |seed| {
         let mut random = SplitMix64::new(seed);
         let mut rtl = WqeDecode::new();
@@ -218,7 +289,12 @@ fn verdicts_are_those_of_the_model() {
         let mut asked = Vec::new();
         for _ in 0..WQES_PER_SEED {
             let index = random.number() as u32;
-            let bytes = random_wqe(&mut random, index);
+            let service = match random.below(3) {
+                0 => Service::UnreliableDatagram,
+                _ => Service::ReliableConnected,
+            };
+            rtl.set_is_datagram(u8::from(service.is_datagram()));
+            let bytes = random_wqe(&mut random, index, service);
             let available = if random.below(8) == 0 {
                 random.below(12) as u32
             } else {
@@ -241,7 +317,7 @@ fn verdicts_are_those_of_the_model() {
                 );
                 continue;
             }
-            match expected(&bytes, index, available) {
+            match expected(&bytes, index, available, service) {
                 Err((error, rejected)) => {
                     assert_eq!(
                         (status, rtl.wqe_rejected() != 0),
@@ -250,24 +326,28 @@ fn verdicts_are_those_of_the_model() {
                     );
                     seen[usize::from(error == CqeStatus::LOCAL_LENGTH)] += 1;
                 }
-                Ok((request, list, is_inline)) => {
+                Ok(valid) => {
                     assert_eq!(
                         (status, rtl.wqe_rejected()),
                         (CqeStatus::SUCCESS, 0),
                         "{bytes:02x?}"
                     );
-                    check_request(&rtl, &request);
+                    check_request(&rtl, &valid.request);
+                    if let Some(segment) = &valid.datagram {
+                        check_destination(&rtl, &valid.request, segment);
+                        seen[3] += 1;
+                    }
                     assert_eq!(rtl.wqe_blocks(), bytes[2] & 0x1f);
                     let is_nop = bytes[0] == SendOpcode::NOP.0;
-                    assert!(is_nop || is_inline == (rtl.wqe_is_inline() != 0));
-                    if !is_inline && !is_nop {
-                        assert_eq!(segments(&mut rtl), list);
+                    assert!(is_nop || valid.is_inline == (rtl.wqe_is_inline() != 0));
+                    if !valid.is_inline && !is_nop {
+                        assert_eq!(segments(&mut rtl), valid.segments);
                     }
                     seen[2] += 1;
                 }
             }
         }
     });
-    println!("refused, too long, right: {seen:?}");
+    println!("refused, too long, right, datagrams: {seen:?}");
     assert!(seen.iter().all(|count| *count > 100));
 }

@@ -1,4 +1,5 @@
-//! The options `--rtl`, `--wave` and `--pcie`: the card in SystemVerilog in place of the model.
+//! The options `--rtl`, `--tlp`, `--wave` and `--pcie`: the card in SystemVerilog in place of the
+//! model.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -12,6 +13,14 @@ use ferroce_model::preset::Preset;
 pub const WAVE_VARIABLE: &str = "FERROCE_RTL_WAVE";
 /// Variable with the preset whose slot and host define the delays of the card's DMA.
 pub const PCIE_VARIABLE: &str = "FERROCE_RTL_PCIE";
+/// Variable with the sizes of TLPs, `MPS:MRRS`, if the card is to run with its PCIe endpoint.
+pub const TLP_VARIABLE: &str = "FERROCE_RTL_TLP";
+/// Sizes of `--tlp` without a value: usual ones of a host.
+const USUAL_SIZES: &str = "256:512";
+/// Largest MPS of the card, and largest MRRS.
+const SIZES_MAX: [u64; 2] = [512, 4096];
+/// Smallest of both.
+const SIZE_MIN: u64 = 128;
 
 /// The card in SystemVerilog.
 #[derive(Debug, Args)]
@@ -23,6 +32,12 @@ pub struct Rtl {
     /// Write a waveform of the card (FST), or of these clock cycles of it; without an end, 2^18
     #[arg(long, value_name = "FILE[:FROM..TO]", requires = "rtl")]
     wave: Option<OsString>,
+
+    /// Run the card with its PCIe endpoint: registers, doorbells, DMA and MSI-X are TLPs, of at
+    /// most these sizes in bytes; without sizes, 256:512
+    #[arg(long, value_name = "MPS:MRRS", requires = "rtl", num_args = 0..=1,
+          require_equals = true, default_missing_value = USUAL_SIZES)]
+    tlp: Option<String>,
 
     /// Delay the card's DMA as the PCIe slot and host of a preset do, in cycles of its clock
     #[arg(long, value_name = "PRESET[@HOST]", requires = "rtl")]
@@ -49,6 +64,10 @@ impl Rtl {
             let folder = path.parent().filter(|folder| folder.is_dir());
             folder.ok_or_else(|| format!("--wave {}: there is no such folder", path.display()))?;
             variables.push((WAVE_VARIABLE, path.into()));
+        }
+        if let Some(sizes) = &self.tlp {
+            check_sizes(sizes)?;
+            variables.push((TLP_VARIABLE, sizes.into()));
         }
         if let Some(name) = &self.pcie {
             Preset::load(name).map_err(|error| format!("--pcie {name}: {error}"))?;
@@ -82,6 +101,22 @@ impl Rtl {
     pub fn become_card(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// Refuses sizes that a slot or the card cannot have.
+fn check_sizes(text: &str) -> Result<(), String> {
+    let sizes: Option<Vec<u64>> = text.split(':').map(|size| size.parse().ok()).collect();
+    let are_valid = sizes.is_some_and(|sizes| {
+        let mut both = sizes.iter().zip(SIZES_MAX);
+        sizes.len() == SIZES_MAX.len()
+            && both.all(|(size, max)| size.is_power_of_two() && (SIZE_MIN..=max).contains(size))
+    });
+    are_valid.then_some(()).ok_or_else(|| {
+        format!(
+            "--tlp={text}: MPS is 128, 256 or 512 bytes, MRRS a power of two from 128 to 4096; \
+             for example --tlp={USUAL_SIZES}"
+        )
+    })
 }
 
 /// Refuses bounds that are not numbers, and an empty range of cycles.

@@ -1,14 +1,13 @@
 //! Delays the card's lines like the PCIe slot and the host of a preset.
 //!
 //! Uses the model's arithmetic in the time of the card's clock, without the spread of the host's
-//! latencies: the same requests take the same cycles. A line is a TLP.
+//! latencies: the same requests take the same cycles. Without TLPs of the card, a line is one.
 //!
 //! A write reaches memory when it is accepted: the host reads memory only between calls, and then
 //! all posted writes are visible. A write only occupies the wire.
 
 use ferroce_model::pcie::{Parameters, Pcie};
 use ferroce_model::preset::{Preset, PresetError};
-use ferroce_rtl_harness::LINE;
 use ferroce_units::Instant;
 
 use crate::clock::CYCLE_NS;
@@ -47,11 +46,11 @@ impl HostLink {
         Ok(Self { pcie })
     }
 
-    /// Requests a line in this cycle; returns the cycle in which it arrives.
-    pub fn read(&mut self, cycle: u64, iova: u64) -> u64 {
+    /// Requests bytes in this cycle; returns the cycle in which they arrive.
+    pub fn read(&mut self, cycle: u64, iova: u64, bytes: u64) -> u64 {
         let now = instant(cycle);
         self.pcie.begin(now);
-        let done = self.pcie.read(now, iova, LINE as u64);
+        let done = self.pcie.read(now, iova, bytes);
         done.as_ns().div_ceil(CYCLE_NS).max(cycle + 1)
     }
 
@@ -85,6 +84,7 @@ mod tests {
 
     const PRESET: &str = "fpga-100g@haswell-e5";
     const CYCLES: u64 = 4000;
+    const LINE: u64 = 64;
 
     fn link() -> HostLink {
         HostLink::named(PRESET).expect("built in")
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn an_idle_link_has_the_latency_of_the_preset() {
         let mut link = link();
-        let _page_walk = link.read(0, 0x1000);
+        let _page_walk = link.read(0, 0x1000, LINE);
         let cycles: Vec<u64> = (1..9)
-            .map(|n| link.read(n * 1000, 0x1000) - n * 1000)
+            .map(|n| link.read(n * 1000, 0x1000, LINE) - n * 1000)
             .collect();
         let preset = Preset::load(PRESET).expect("built in");
         let least = (preset.pcie.read_latency_ns / CYCLE_NS as f64) as u64;
@@ -110,7 +110,7 @@ mod tests {
     fn a_busy_link_has_the_rate_of_the_preset() {
         let run = || -> Vec<u64> {
             let mut link = link();
-            let requests = (0..CYCLES).map(|cycle| link.read(cycle, 64 * (cycle % 512)));
+            let requests = (0..CYCLES).map(|cycle| link.read(cycle, 64 * (cycle % 512), LINE));
             requests.collect()
         };
         let (first, second) = (run(), run());

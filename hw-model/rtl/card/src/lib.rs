@@ -3,10 +3,16 @@
 //!
 //! The card has no thread: each call runs its clock until the card is quiet or the call's budget is
 //! used up. A quiet card costs nothing.
+//!
+//! With `FERROCE_RTL_TLP=MPS:MRRS` it is the card with its PCIe endpoint: [`slot`] is the other
+//! side of the endpoint's streams.
 
 mod clock;
+mod edge;
 mod host_link;
 mod memory;
+mod slot;
+mod slot_sizes;
 mod wave;
 mod wire;
 
@@ -19,18 +25,31 @@ use ferroce_units::{Duration, Instant};
 use ferroce_wire::{Gid, Qpn};
 
 use clock::TimerClock;
+use edge::Edge;
+use ferroce_rtl_harness::Simulation;
 pub use host_link::HostLink;
-use memory::Lines;
+pub use slot::Configuration;
+use slot::Slot;
+pub use slot_sizes::SlotSizes;
 use wave::Wave;
+pub use wire::Sent;
 use wire::Wire;
 
-/// The Verilated card.
-#[allow(missing_docs, reason = "generated: card.sv describes its ports")]
+/// The Verilated card, alone and with its PCIe endpoint.
+#[allow(
+    missing_docs,
+    reason = "generated: card.sv and pcie_card.sv describe their ports"
+)]
 pub mod verilated {
-    include!(concat!(env!("OUT_DIR"), "/card.rs"));
+    mod card {
+        include!(concat!(env!("OUT_DIR"), "/card.rs"));
+    }
+    mod pcie_card {
+        include!(concat!(env!("OUT_DIR"), "/pcie_card.rs"));
+    }
+    pub use card::Card;
+    pub use pcie_card::PcieCard;
 }
-
-use verilated::Card;
 
 /// Maximum number of clock cycles of one call of [`Function::advance`].
 pub const CYCLES_PER_ADVANCE: u64 = 2048;
@@ -39,12 +58,22 @@ const POWER_ON_CYCLES: u64 = 4;
 /// Entries of the card's GID table.
 const GIDS: usize = 16;
 
+/// A report of the card to the network.
+#[derive(Debug)]
+enum Report {
+    /// An entry of its GID table.
+    Address(usize, Gid),
+    /// A QP that can receive.
+    Begins(Qpn),
+}
+
 /// The card with its port.
 #[derive(Debug)]
 pub struct RtlNic<P: Port> {
-    rtl: Card,
-    lines: Lines,
+    rtl: Edge,
     wire: Wire<P>,
+    /// What the card has reported to the network since the last run.
+    reports: Vec<Report>,
     wave: Wave,
     timers: TimerClock,
     /// The clock register at the last run.
@@ -53,14 +82,83 @@ pub struct RtlNic<P: Port> {
     was_written: bool,
     /// True if the network must remove the addresses of the card.
     forgets_addresses: bool,
+    /// True if the card was being reset in the last cycle.
+    was_resetting: bool,
+    /// True if the network delivers frames to the GSI.
+    gsi_is_open: bool,
     /// True if the doorbell pages are memory that this process polls.
     polls_doorbells: bool,
 }
 
 impl<P: Port> RtlNic<P> {
+    /// Returns the card in a slot, after power-on.
+    pub fn in_slot(config: &NicConfig, sizes: SlotSizes) -> Self {
+        Self::on_edge(config, Edge::slot(Slot::new(sizes)))
+    }
+
+    fn on_edge(config: &NicConfig, rtl: Edge) -> Self {
+        let mut card = Self {
+            rtl,
+            wire: Wire::default(),
+            reports: Vec::new(),
+            wave: Wave::default(),
+            timers: TimerClock::default(),
+            now_ns: 0,
+            was_written: true,
+            forgets_addresses: false,
+            was_resetting: false,
+            gsi_is_open: false,
+            polls_doorbells: config.polled_doorbells,
+        };
+        let octets = config.mac.iter();
+        let mac = octets.fold(0, |value, octet| value << 8 | u64::from(*octet));
+        card.rtl.set_mac(mac);
+        card.rtl.set_qpn_base((config.qpn_base >> 8) as u16);
+        card.rtl.set_link_up(1);
+        card.set_link(HostLink::of_environment());
+        card.wave = Wave::of_environment(card.rtl.simulation());
+        card.reset_at_power_on();
+        card
+    }
+
     /// Returns the module, for its clock cycles and waveforms.
-    pub fn rtl(&mut self) -> &mut Card {
-        &mut self.rtl
+    pub fn rtl(&mut self) -> &mut Simulation {
+        self.rtl.simulation()
+    }
+
+    /// Returns the frames that the card has sent.
+    pub fn sent(&self) -> Sent {
+        self.wire.sent()
+    }
+
+    /// Sets the fields of configuration space that the card sees in a slot.
+    ///
+    /// # Panics
+    /// If the card is in no slot.
+    pub fn configure(&mut self, configuration: Configuration) {
+        self.slot().configure(configuration);
+        self.was_written = true;
+    }
+
+    /// Begins a function-level reset, which clears configuration space, too.
+    ///
+    /// # Panics
+    /// If the card is in no slot.
+    pub fn begin_function_reset(&mut self) {
+        self.slot().begin_function_reset();
+        self.was_written = true;
+    }
+
+    /// Returns true until the card has reported the end of the function-level reset.
+    pub fn resets_function(&self) -> bool {
+        matches!(&self.rtl, Edge::Slot(_, slot) if slot.resets_function())
+    }
+
+    fn slot(&mut self) -> &mut Slot {
+        match &mut self.rtl {
+            Edge::Slot(_, slot) => slot,
+            Edge::Lines(..) => panic!("the card is in no slot"),
+        }
     }
 
     /// The MAC finds the next received frames damaged: their FCS is wrong.
@@ -70,12 +168,22 @@ impl<P: Port> RtlNic<P> {
 
     /// Sets how long host memory takes: cycles from the request of a line to the line.
     pub fn set_line_latency_cycles(&mut self, cycles: u64) {
-        self.lines.set_latency_cycles(cycles);
+        match &mut self.rtl {
+            Edge::Lines(_, lines) => lines.set_latency_cycles(cycles),
+            Edge::Slot(_, slot) => slot.set_latency_cycles(cycles),
+        }
     }
 
     /// Delays lines like this slot and host.
     pub fn set_host_link(&mut self, link: HostLink) {
-        self.lines.set_link(Some(link));
+        self.set_link(Some(link));
+    }
+
+    fn set_link(&mut self, link: Option<HostLink>) {
+        match &mut self.rtl {
+            Edge::Lines(_, lines) => lines.set_link(link),
+            Edge::Slot(_, slot) => slot.set_link(link),
+        }
     }
 
     /// Runs like [`Function::advance`], but at most this number of clock cycles.
@@ -93,7 +201,7 @@ impl<P: Port> RtlNic<P> {
         loop {
             host.set_cycle(self.rtl.cycles());
             worked |= self.offer(now, host, port);
-            self.rtl.settle();
+            self.rtl.simulation().settle();
             if self.is_quiet() {
                 break;
             }
@@ -117,9 +225,7 @@ impl<P: Port> RtlNic<P> {
 
     /// Sets the inputs that are constant while the card runs.
     fn begin(&mut self, now: Instant, port: &mut P) {
-        if std::mem::take(&mut self.forgets_addresses) {
-            (0..GIDS).for_each(|index| port.set_gid(index, Gid([0; 16])));
-        }
+        self.report(port);
         let is_behind = self.wire.peer_is_behind(port);
         self.timers.resume(now, is_behind);
         self.now_ns = now.as_ns();
@@ -130,26 +236,68 @@ impl<P: Port> RtlNic<P> {
     /// Sets the inputs of a cycle. Returns true if one of them is new.
     fn offer<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) -> bool {
         self.rtl.set_timer_ns(self.timers.now_ns());
-        let has_doorbell = self.lines.offer_doorbell(&mut self.rtl, host);
+        let has_doorbell = self.rtl.offer(now, host);
         let has_frame = self.wire.offer(&mut self.rtl, now, port);
-        self.lines.offer_line(&mut self.rtl, now, host);
         has_doorbell | has_frame
     }
 
     /// Takes the outputs of a cycle, and ends it.
     fn cycle<H: Host>(&mut self, now: Instant, host: &mut H, port: &mut P) {
-        self.lines.take(&mut self.rtl, now, host);
+        self.rtl.take(now, host);
         self.wire.take(&mut self.rtl, now, port);
+        self.note_reports();
+        self.report(port);
+        self.rtl.simulation().cycle();
+        self.timers.count_cycle();
+    }
+
+    /// Notes what the card reports in this cycle, and the begin of a reset.
+    fn note_reports(&mut self) {
         if self.rtl.gid_valid() != 0 {
             let words = self.rtl.gid();
             let octets = core::array::from_fn(|at| words[at / 4].to_le_bytes()[at % 4]);
-            port.set_gid(self.rtl.gid_index().into(), Gid(octets));
+            let report = Report::Address(self.rtl.gid_index().into(), Gid(octets));
+            self.reports.push(report);
         }
         if self.rtl.begins_valid() != 0 {
-            port.queue_pair_ready(Qpn::new(self.rtl.begins_qpn()));
+            let qpn = Qpn::new(self.rtl.begins_qpn());
+            self.reports.push(Report::Begins(qpn));
         }
-        self.rtl.cycle();
-        self.timers.count_cycle();
+        // Without an endpoint, the reset begins with the write of its register.
+        let is_resetting = matches!(self.rtl, Edge::Slot(..)) && self.rtl.resetting() != 0;
+        if is_resetting && !self.was_resetting {
+            self.begin_reset();
+        }
+        self.was_resetting = is_resetting;
+    }
+
+    /// The card drops its work: neither its frames nor its addresses remain.
+    fn begin_reset(&mut self) {
+        self.rtl.set_hang_commands(0);
+        if let Edge::Slot(_, slot) = &mut self.rtl {
+            slot.note_reset();
+        }
+        self.reports.clear();
+        self.forgets_addresses = true;
+        self.wire.reset();
+    }
+
+    /// Passes on what the card has reported.
+    fn report(&mut self, port: &mut P) {
+        if std::mem::take(&mut self.forgets_addresses) {
+            (0..GIDS).for_each(|index| port.set_gid(index, Gid([0; 16])));
+        }
+        for report in self.reports.drain(..) {
+            match report {
+                Report::Address(index, gid) => port.set_gid(index, gid),
+                Report::Begins(qpn) => port.queue_pair_ready(qpn),
+            }
+        }
+        let gsi_is_open = self.rtl.gsi_is_open() != 0;
+        if gsi_is_open != self.gsi_is_open {
+            self.gsi_is_open = gsi_is_open;
+            port.set_gsi(gsi_is_open);
+        }
     }
 
     /// Returns true if another cycle would change nothing.
@@ -160,7 +308,7 @@ impl<P: Port> RtlNic<P> {
             true => self.wire.is_receiving(),
             false => !self.wire.is_empty(),
         };
-        self.rtl.quiet() != 0 && self.lines.is_empty() && !has_frame && !is_due
+        self.rtl.quiet() != 0 && self.rtl.is_empty() && !has_frame && !is_due
     }
 
     /// Nanoseconds until the card's next action by the machine's clock: moderation of events.
@@ -176,15 +324,14 @@ impl<P: Port> RtlNic<P> {
         is_valid.then(|| self.rtl.timer_deadline_ns().saturating_sub(now_ns))
     }
 
-    /// Runs one cycle in which nothing else happens: an access to BAR0.
-    fn access(&mut self) {
-        self.rtl.set_dma_read_ready(0);
-        self.rtl.set_dma_write_ready(0);
-        self.rtl.set_dma_line_valid(0);
-        self.rtl.set_doorbell_valid(0);
+    /// Runs one cycle without frames, in which the host serves no DMA.
+    fn cycle_alone(&mut self) {
         self.rtl.set_rx_valid(0);
         self.rtl.set_tx_ready(0);
-        self.rtl.cycle();
+        self.rtl.offer_alone();
+        self.rtl.take_alone();
+        self.note_reports();
+        self.rtl.simulation().cycle();
     }
 
     fn read(&mut self, now: Instant, at: u32, is_wide: bool) -> u64 {
@@ -195,13 +342,16 @@ impl<P: Port> RtlNic<P> {
             return u64::MAX;
         }
         self.rtl.set_now_ns(now.as_ns());
-        self.rtl.set_read_at(at);
-        self.rtl.set_read_wide(u8::from(is_wide));
-        self.rtl.set_read_valid(1);
-        self.access();
-        self.rtl.set_read_valid(0);
-        let value = self.rtl.read_data();
-        value | self.polled_doorbells(at.into(), is_wide)
+        let tag = self.rtl.begin_read(at, is_wide);
+        for _ in 0..slot::ANSWER_CYCLES_MAX {
+            self.cycle_alone();
+            if let Some(value) = self.rtl.end_read(tag) {
+                // The next run has the host: it executes the writes that left before the answer.
+                self.was_written |= matches!(self.rtl, Edge::Slot(..));
+                return value | self.polled_doorbells(at.into(), is_wide);
+            }
+        }
+        u64::MAX
     }
 
     /// Returns the bits that this process adds to a register: doorbell pages that it polls for the
@@ -221,33 +371,29 @@ impl<P: Port> RtlNic<P> {
         let Some(at) = u16::try_from(at).ok().filter(|at| at >> 14 == 0) else {
             return;
         };
-        if u32::from(at) == offset::control && Control::from_bits(value as u32).reset() {
-            self.rtl.set_hang_commands(0);
-            self.forgets_addresses = true;
-            self.wire.reset();
+        self.rtl.begin_write(at, value, is_wide);
+        if matches!(self.rtl, Edge::Lines(..)) {
+            self.cycle_alone();
+            if u32::from(at) == offset::control && Control::from_bits(value as u32).reset() {
+                self.begin_reset();
+            }
         }
-        self.rtl.set_write_at(at);
-        self.rtl.set_write_data(value);
-        self.rtl.set_write_wide(u8::from(is_wide));
-        self.rtl.set_write_valid(1);
-        self.access();
-        self.rtl.set_write_valid(0);
+        self.rtl.end_write();
         self.was_written = true;
     }
 
     /// Sets an input for one cycle.
-    fn pulse(&mut self, set: fn(&mut Card, u8)) {
+    fn pulse(&mut self, set: fn(&mut Edge, u8)) {
         set(&mut self.rtl, 1);
-        self.access();
+        self.cycle_alone();
         set(&mut self.rtl, 0);
         self.was_written = true;
     }
 
     fn reset_at_power_on(&mut self) {
-        self.rtl.set_rst(1);
-        (0..POWER_ON_CYCLES).for_each(|_| self.access());
-        self.rtl.set_rst(0);
-        self.lines.reset();
+        self.rtl.set_rx_valid(0);
+        self.rtl.set_tx_ready(0);
+        self.rtl.reset_at_power_on(POWER_ON_CYCLES);
         self.wire.reset();
         self.forgets_addresses = true;
     }
@@ -261,29 +407,10 @@ where
     /// Returns the card after power-on. It uses only the MAC address and the first QPN of the
     /// configuration; its sizes are fixed in the build.
     fn new(config: NicConfig) -> Self {
-        let mut card = Self {
-            rtl: Card::new(),
-            lines: Lines::default(),
-            wire: Wire::default(),
-            wave: Wave::default(),
-            timers: TimerClock::default(),
-            now_ns: 0,
-            was_written: true,
-            forgets_addresses: false,
-            polls_doorbells: false,
-        };
-        let mac = config
-            .mac
-            .iter()
-            .fold(0, |value, octet| value << 8 | u64::from(*octet));
-        card.rtl.set_mac(mac);
-        card.rtl.set_qpn_base((config.qpn_base >> 8) as u16);
-        card.rtl.set_link_up(1);
-        card.polls_doorbells = config.polled_doorbells;
-        card.lines.set_link(HostLink::of_environment());
-        card.wave = Wave::of_environment(&mut card.rtl);
-        card.reset_at_power_on();
-        card
+        match SlotSizes::of_environment() {
+            Some(sizes) => Self::in_slot(&config, sizes),
+            None => Self::on_edge(&config, Edge::lines()),
+        }
     }
 
     fn read32(&mut self, now: Instant, offset: u32) -> u32 {
@@ -343,7 +470,7 @@ where
     fn flush_acknowledges(&mut self) {}
 
     fn fail(&mut self, _now: Instant) {
-        self.pulse(Card::set_fail_injected);
+        self.pulse(Edge::set_fail_injected);
     }
 
     fn hang_commands(&mut self) {

@@ -11,7 +11,7 @@ use crate::host_link::HostLink;
 use crate::verilated::Card;
 
 /// Cycles from the request of a line to the line, without the slot of a preset.
-const LINE_LATENCY_CYCLES: u64 = 16;
+pub const LINE_LATENCY_CYCLES: u64 = 16;
 /// Maximum number of outstanding reads: one for each tag of an epoch.
 const MAX_READS: usize = 1 << 11;
 
@@ -77,6 +77,14 @@ impl Lines {
         self.reads.is_empty() && self.due.is_none() && self.doorbell.is_none()
     }
 
+    /// Sets the inputs of a cycle without DMA and doorbells.
+    pub fn rest(&self, rtl: &mut Card) {
+        rtl.set_dma_read_ready(0);
+        rtl.set_dma_write_ready(0);
+        rtl.set_dma_line_valid(0);
+        rtl.set_doorbell_valid(0);
+    }
+
     /// Offers the next doorbell to the card. Returns true if there is one.
     pub fn offer_doorbell<H: Host>(&mut self, rtl: &mut Card, host: &mut H) -> bool {
         if self.doorbell.is_none() {
@@ -134,7 +142,7 @@ impl Lines {
     fn request(&mut self, rtl: &Card) {
         let (cycle, iova) = (rtl.cycles(), rtl.dma_read_iova());
         let due_cycle = match &mut self.link {
-            Some(link) => link.read(cycle, iova),
+            Some(link) => link.read(cycle, iova, LINE as u64),
             None => cycle + self.latency_cycles,
         };
         let read = Read {
@@ -156,14 +164,19 @@ fn occupy(link: &mut HostLink, rtl: &Card) {
     }
 }
 
-/// Executes the write that the card offers, or sends its MSI-X message. Returns false if the host
-/// refuses it.
-fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
-    let order = WriteOrder {
+/// Returns the order of a write at `now`.
+pub fn order_at(now: Instant) -> WriteOrder {
+    WriteOrder {
         at: now,
         after: now,
         ..WriteOrder::default()
-    };
+    }
+}
+
+/// Executes the write that the card offers, or sends its MSI-X message. Returns false if the host
+/// refuses it.
+fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
+    let order = order_at(now);
     if rtl.dma_write_message() != 0 {
         host.interrupt(order, rtl.dma_write_vector().into());
         return true;
@@ -171,19 +184,11 @@ fn write<H: Host>(rtl: &Card, now: Instant, host: &mut H) -> bool {
     let line = bytes(rtl.dma_write_line());
     let iova = rtl.dma_write_iova();
     let mut runs = Runs(rtl.dma_write_strobe());
-    runs.all(|run| write_run(iova, &line, run, order, host))
+    runs.all(|run| write_run(iova + run.start as u64, &line[run], order, host))
 }
 
-/// Writes a run of bytes of a line.
-fn write_run<H: Host>(
-    iova: u64,
-    line: &[u8; LINE],
-    run: Range<usize>,
-    order: WriteOrder,
-    host: &mut H,
-) -> bool {
-    let at = iova + run.start as u64;
-    let source = &line[run];
+/// Writes up to a line of bytes. Returns false if the host refuses them.
+pub fn write_run<H: Host>(at: u64, source: &[u8], order: WriteOrder, host: &mut H) -> bool {
     if at % 8 != 0 || source.len() % 8 != 0 {
         return host.dma_write(order, at, source).is_ok();
     }

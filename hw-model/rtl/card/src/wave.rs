@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ferroce_rtl_harness::Waves;
-
-use crate::verilated::Card;
+use ferroce_rtl_harness::{Simulation, Waves};
 
 /// `FILE` or `FILE:FROM..TO`: writes a waveform of the card, or of these clock cycles.
 const VARIABLE: &str = "FERROCE_RTL_WAVE";
@@ -27,7 +25,7 @@ impl Wave {
     ///
     /// # Panics
     /// If it cannot be written.
-    pub fn of_environment(rtl: &mut Card) -> Self {
+    pub fn of_environment(rtl: &mut Simulation) -> Self {
         let Some(text) = std::env::var_os(VARIABLE) else {
             return Self::default();
         };

@@ -7,7 +7,7 @@ use ferroce_rtl_harness::{LINE, bytes, words};
 use ferroce_units::{Duration, Instant};
 use ferroce_wire::Frame;
 
-use crate::verilated::Card;
+use crate::edge::Edge;
 
 /// The longest frame: 4096 bytes of payload with all headers.
 const MAX_FRAME: usize = 4096 + 256;
@@ -30,6 +30,16 @@ pub struct Wire<P: Port> {
     peers: VecDeque<Route>,
     /// Number of the next received frames that the MAC finds damaged.
     to_damage: u64,
+    sent: Sent,
+}
+
+/// Frames that the card has sent, and their bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes of these frames.
+    pub bytes: u64,
 }
 
 impl<P: Port> Default for Wire<P> {
@@ -41,6 +51,7 @@ impl<P: Port> Default for Wire<P> {
             waiting: None,
             peers: VecDeque::with_capacity(MAX_PEERS),
             to_damage: 0,
+            sent: Sent::default(),
         }
     }
 }
@@ -57,6 +68,11 @@ impl<P: Port> Wire<P> {
     /// The MAC finds the next received frames damaged: their FCS is wrong.
     pub fn damage(&mut self, frames: u64) {
         self.to_damage = frames;
+    }
+
+    /// Returns the frames that the card has sent.
+    pub fn sent(&self) -> Sent {
+        self.sent
     }
 
     /// Returns true if no frame is in flight.
@@ -87,7 +103,7 @@ impl<P: Port> Wire<P> {
     }
 
     /// Offers the next beat to the card. Returns true if there is one.
-    pub fn offer(&mut self, rtl: &mut Card, now: Instant, port: &mut P) -> bool {
+    pub fn offer(&mut self, rtl: &mut Edge, now: Instant, port: &mut P) -> bool {
         if self.received.is_none() && rtl.rx_room() != 0 {
             self.received = self.next_frame(now, port).map(|frame| (frame, 0));
         }
@@ -106,7 +122,7 @@ impl<P: Port> Wire<P> {
     }
 
     /// Takes the beat that the card sends in this cycle; the card has taken the offered one.
-    pub fn take(&mut self, rtl: &mut Card, now: Instant, port: &mut P) {
+    pub fn take(&mut self, rtl: &mut Edge, now: Instant, port: &mut P) {
         self.received = self.received.take().and_then(|(frame, begin)| {
             let end = begin + LINE;
             if end >= frame.len() {
@@ -122,6 +138,8 @@ impl<P: Port> Wire<P> {
         self.sending
             .extend_from_slice(&bytes(rtl.tx_data())[..count]);
         if rtl.tx_last() != 0 {
+            self.sent.frames += 1;
+            self.sent.bytes += self.sending.len() as u64;
             self.waiting = Some(std::mem::take(&mut self.sending));
             self.send_waiting(now, port);
         }

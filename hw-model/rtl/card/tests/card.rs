@@ -5,6 +5,7 @@ mod card_support;
 use std::sync::Arc;
 
 use card_support::CardBus;
+use ferroce_rtl_card::SlotSizes;
 use ferroce_selftest::{Report, Timeouts, Verdict};
 
 /// Cycles from the request of a line of host memory to the line.
@@ -12,10 +13,10 @@ const LINE_LATENCY_CYCLES: u64 = 16;
 /// The same for resets: longer than the driver takes to post the next command.
 const LATE_LINE_CYCLES: u64 = 300;
 
-fn check(names: &[&str], line_latency_cycles: u64) -> Vec<Report> {
+fn check(names: &[&str], line_latency_cycles: u64, sizes: Option<SlotSizes>) -> Vec<Report> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let stages = ferroce_selftest::select(&names).expect("stages");
-    let card = Arc::new(CardBus::new(line_latency_cycles));
+    let card = Arc::new(CardBus::new(line_latency_cycles, sizes));
     let reports = ferroce_selftest::run(card.clone(), &stages, &Timeouts::default(), |report| {
         println!("{}", ferroce_selftest::text(report));
     });
@@ -24,7 +25,7 @@ fn check(names: &[&str], line_latency_cycles: u64) -> Vec<Report> {
 }
 
 fn expect_passed(names: &[&str]) {
-    for report in check(names, LINE_LATENCY_CYCLES) {
+    for report in check(names, LINE_LATENCY_CYCLES, None) {
         let is_passed = matches!(report.verdict, Verdict::Passed);
         assert!(is_passed, "{}", ferroce_selftest::text(&report));
     }
@@ -46,7 +47,13 @@ fn commands_are_executed_in_order() {
 /// later than the previous one; some must interrupt commands, and lines arrive after it.
 #[test]
 fn a_reset_under_way_is_clean() {
-    let reports = check(&["reset-dma"], LATE_LINE_CYCLES);
+    for sizes in [None, SlotSizes::new(256, 512)] {
+        expect_clean_resets(sizes);
+    }
+}
+
+fn expect_clean_resets(sizes: Option<SlotSizes>) {
+    let reports = check(&["reset-dma"], LATE_LINE_CYCLES, sizes);
     let report = reports.last().expect("a stage");
     assert!(
         matches!(report.verdict, Verdict::Passed),
@@ -89,8 +96,18 @@ const STAGES: [&str; 13] = [
 /// mutants/run breaks the card, and checks which stage fails first.
 #[test]
 fn the_stages_pass_in_their_order() {
-    for report in check(&STAGES, LINE_LATENCY_CYCLES) {
+    expect_good(None);
+}
+
+/// Goal: the same through TLPs. Method: a small MPS, so that completions come in parts.
+#[test]
+fn a_card_in_a_slot_passes_the_stages() {
+    expect_good(SlotSizes::new(128, 512));
+}
+
+fn expect_good(sizes: Option<SlotSizes>) {
+    for report in check(&STAGES, LINE_LATENCY_CYCLES, sizes) {
         let is_good = report.verdict.is_good();
-        assert!(is_good, "{}", ferroce_selftest::text(&report));
+        assert!(is_good, "{sizes:?}: {}", ferroce_selftest::text(&report));
     }
 }

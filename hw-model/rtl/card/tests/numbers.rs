@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use ferroce_rtl_harness::seeds::for_each_seed;
 use ferroce_spec::command::{CommandOpcode, CommandStatus, NewNumber};
-use ferroce_spec::context::{CqContext, MemoryEntry, QpContext, ServiceCode};
+use ferroce_spec::context::{CqContext, GSI_QPN, MemoryEntry, QpContext, ServiceCode};
 use ferroce_units::random::SplitMix64;
 use ferroce_wire::Gid;
 use machines::device::Kind;
@@ -18,7 +18,7 @@ use machines::queues::{CQ_SLOTS, QP_SLOTS};
 const SEEDS: u64 = 20;
 /// Commands of a seed.
 const COMMANDS: usize = 150;
-/// Reserved entries of the model's QP context table; the card has none.
+/// Reserved entries of the QP context table.
 const RESERVED_QPS: u32 = 2;
 
 /// The kinds of objects that both have.
@@ -27,9 +27,12 @@ enum Object {
     Cq,
     Qp,
     Mr,
+    Gsi,
 }
 
+/// Objects with more than one number.
 const OBJECTS: [Object; 3] = [Object::Cq, Object::Qp, Object::Mr];
+const ALL: [Object; 4] = [Object::Cq, Object::Qp, Object::Mr, Object::Gsi];
 
 impl Object {
     /// Numbers that both can allocate.
@@ -38,6 +41,7 @@ impl Object {
             Object::Cq => 0..1 << LOG_CQS,
             Object::Qp => machine.qpn_base + RESERVED_QPS..machine.qpn_base + (1 << LOG_QPS),
             Object::Mr => 1..1 << LOG_MRS,
+            Object::Gsi => GSI_QPN..GSI_QPN + 1,
         }
     }
 
@@ -62,9 +66,12 @@ impl Object {
                 };
                 machine.command(CommandOpcode::CREATE_CQ, argument, &context)
             }
-            Object::Qp => {
+            Object::Qp | Object::Gsi => {
                 let mut context = QpContext {
-                    service: ServiceCode::RELIABLE_CONNECTED,
+                    service: match self {
+                        Object::Gsi => ServiceCode::GSI,
+                        _ => ServiceCode::RELIABLE_CONNECTED,
+                    },
                     send_base: place::RINGS + u64::from(spoiled),
                     receive_base: place::RINGS,
                     send_cqn: CQN,
@@ -92,7 +99,7 @@ impl Object {
     fn destroy(self, machine: &mut Machine, number: u64) -> Result<u64, CommandStatus> {
         let opcode = match self {
             Object::Cq => CommandOpcode::DESTROY_CQ,
-            Object::Qp => CommandOpcode::DESTROY_QP,
+            Object::Qp | Object::Gsi => CommandOpcode::DESTROY_QP,
             Object::Mr => CommandOpcode::DESTROY_MR,
         };
         machine.command(opcode, number, &[0u8; 0])
@@ -117,6 +124,7 @@ fn some_number(object: Object, machine: &Machine, random: &mut SplitMix64) -> u3
         0 => random.number() as u32 | 1 << 16,
         1 => table.end + random.below(3) as u32,
         2 if object == Object::Mr => 0,
+        2 if object == Object::Qp => machine.qpn_base + random.below(2) as u32,
         // Few, so that they are often allocated and freed.
         _ => table.start + random.below(6.min(u64::from(table.end - table.start))) as u32,
     }
@@ -131,7 +139,7 @@ fn chosen_numbers_are_answered_alike() {
         let mut random = SplitMix64::new(seed);
         let mut seen = BTreeSet::new();
         for _ in 0..COMMANDS {
-            let object = OBJECTS[random.below(3) as usize];
+            let object = ALL[random.below(4) as usize];
             let number = some_number(object, &both[0], &mut random);
             let (creates, spoiled) = (random.below(5) < 3, random.below(8) == 0);
             let [model, card] = both.each_mut().map(|machine| {

@@ -76,7 +76,7 @@ fn load() -> Load {
 #[ignore = "prints a table for a reader"]
 fn cycles_of_each_state() {
     let load = load();
-    let traffic = Traffic::new(load);
+    let traffic = Traffic::new(load, None);
     traffic.run(WARM_UP_CYCLES);
     let path = |side| {
         let name = format!("occupancy{side}.fst");

@@ -35,7 +35,7 @@ struct Figures {
 }
 
 fn measure(load: Load) -> Figures {
-    let traffic = Traffic::new(load);
+    let traffic = Traffic::new(load, None);
     traffic.run(WARM_UP_CYCLES);
     let window = traffic.run(WINDOW_CYCLES);
     let cycles = window.cycles as f64;

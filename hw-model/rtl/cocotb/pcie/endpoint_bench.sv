@@ -79,7 +79,7 @@ module endpoint_bench;
         .cq_valid(cq_tvalid), .cq_ready(cq_tready), .cq_data(cq_tdata), .cq_last(cq_tlast), .cq_user(cq_tuser),
         .cq_np_req, .cc_valid(cc_tvalid), .cc_ready(cc_tready), .cc_data(cc_tdata), .cc_keep(cc_tkeep),
         .cc_last(cc_tlast), .cc_user(cc_tuser), .cfg_max_payload, .cfg_max_read_req, .cfg_ext_tag,
-        .bus_master(cfg_function_status[2]), .flr_in_process(cfg_flr_in_process[0]), .flr_done(cfg_flr_done[0]),
+        .bus_master(cfg_function_status[2]), .flr_in_process(cfg_flr_in_process[0]), .flr_done(cfg_flr_done[0]), .idle(),
         .function_reset, .resetting, .write_valid, .write_wide, .write_at, .write_data, .read_valid, .read_wide,
         .read_at, .read_data, .doorbell_valid, .doorbell_ready, .doorbell_slot, .doorbell_value, .dma_read_valid,
         .dma_read_ready, .dma_read_iova, .dma_read_tag, .dma_line_valid, .dma_line_error, .dma_line_tag, .dma_line,

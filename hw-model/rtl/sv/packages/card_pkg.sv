@@ -28,11 +28,20 @@ package card_pkg;
     localparam int TAG_BITS = 1 + 3 + LOG_READS;   // of a read_tag_t
     localparam logic [23:0] QPN_BASE = 24'h000100;   // QPN of entry 0: bits 7:0 are the index
     localparam logic [15:0] DEFAULT_P_KEY = 16'hffff;
+    localparam int RESERVED_QPS = 2;       // entries of no other QP: QP 0, which does not exist, and the GSI
+    localparam logic [LOG_QPS-1:0] GSI_INDEX = LOG_QPS'(1);   // its QPN is 1, too
+    localparam logic [7:0] UD_OPCODES = 8'h60;       // SEND Only is 0x64, with immediate data 0x65
+    localparam int MAX_DATAGRAM_BYTES = 4096;        // the MTU of the port
+    localparam int GRH_BYTES = 40;                   // in front of a received datagram
+    localparam logic [7:0] ATOMIC_ACKNOWLEDGE = 8'h12;   // opcode: the response to an atomic
+    localparam logic [4:0] COMPARE_SWAP = 5'h13, FETCH_ADD = 5'h14;   // opcodes of RC
+    localparam int ATOMIC_BYTES = 8;                 // that an atomic reads and writes
 
     // -------------------------------------------------------------------------------- DMA of reads A
     // tag has the client, the index of its read, and the number of resets before the request.
     typedef enum logic [2:0] {
-        READ_COMMAND, READ_SEND_WQE, READ_RECEIVE_WQE, READ_PAYLOAD, READ_MPT, READ_MTT, READ_COMPLETION
+        READ_COMMAND, READ_SEND_WQE, READ_RECEIVE_WQE, READ_PAYLOAD, READ_MPT, READ_MTT, READ_COMPLETION,
+        READ_ATOMIC
     } read_client_t;
     typedef struct packed {
         logic         epoch;
@@ -40,7 +49,7 @@ package card_pkg;
         logic [LOG_READS-1:0] index;
     } read_tag_t;
 
-    localparam int READ_CLIENTS = 7;
+    localparam int READ_CLIENTS = 8;
 
     // A requested line, with its `index` among the client's reads, and the returned line.
     typedef struct packed {
@@ -84,6 +93,8 @@ package card_pkg;
         logic         exists;
         logic [2:0]   state;               // QP_STATE_CODE_*
         logic [2:0]   path_mtu;            // PATH_MTU_CODE_*
+        logic         is_datagram;         // UD or GSI; else RC
+        logic [31:0]  q_key;               // of a datagram QP
         logic [23:0]  pd;
         logic [7:0]   send_cqn;            // CQN = index
         logic [7:0]   receive_cqn;
@@ -102,13 +113,14 @@ package card_pkg;
         logic [4:0]   max_dest_rd_atomic;
         path_t        path;
     } qp_t;
-    localparam int QP_BITS = 499;          // of a qp_t: yosys 0.23 has no $bits of a type
+    localparam int QP_BITS = 532;          // of a qp_t: yosys 0.23 has no $bits of a type
 
     // ----------------------------------------------------------- from the command engine to engines
     typedef enum logic [1:0] {
         CONTROL_START,                     // the QP goes to RTR (responder), to RTS (requester)
         CONTROL_FORGET,                    // to RESET, or it is destroyed
-        CONTROL_QUERY
+        CONTROL_QUERY,
+        CONTROL_RESUME                     // from SQE to RTS: requester
     } control_op_t;
     typedef struct packed {
         control_op_t  op;
@@ -211,9 +223,10 @@ package card_pkg;
         logic         ack_request;
         logic [23:0]  dest_qpn;
         logic [23:0]  psn;
-        logic [63:0]  address;             // RETH
+        logic [63:0]  address;             // RETH, AtomicETH; of a datagram its whole DETH; AtomicAckETH
         logic [31:0]  r_key;
-        logic [31:0]  length;
+        logic [31:0]  length;              // of an atomic, {length, aeth} is the value to swap in or to add
+        logic [63:0]  compare;             // AtomicETH
         logic [31:0]  immediate;           // ImmDt, IETH: first octet of the wire in bits 7:0
         logic [31:0]  aeth;                // syndrome in bits 31:24, MSN in 23:0
         logic [12:0]  payload_bytes;       // without padding
@@ -232,12 +245,13 @@ package card_pkg;
         logic [23:0]  psn;
         logic         is_v6;
         logic [127:0] source;              // as roce_rx gives it
-        logic [63:0]  address;
+        logic [63:0]  address;             // RETH, AtomicETH; of a datagram its whole DETH
         logic [31:0]  r_key;
-        logic [31:0]  length;
+        logic [31:0]  length;              // of an atomic, {length, aeth} is the value to swap in or to add
+        logic [63:0]  compare;             // AtomicETH
         logic [31:0]  aeth;
         logic [31:0]  immediate;           // first octet of the wire in bits 7:0
-        logic [12:0]  payload_bytes;
+        logic [12:0]  payload_bytes;       // of a datagram with the GRH; of an atomic's response its AtomicAckETH
     } rx_packet_t;
 
     // -------------------------------------------------------------------------------- completions
@@ -254,6 +268,9 @@ package card_pkg;
         logic         with_immediate;
         logic         with_invalidate;
         logic         solicited;
+        logic [23:0]  source_qpn;          // of a datagram
+        logic         with_grh;
+        logic         is_ipv4;             // the GRH
     } completion_t;
 
     typedef struct packed {
@@ -284,11 +301,14 @@ package card_pkg;
         logic         duplicate;
         logic         write_request;
         logic         read_request;
+        logic         atomic;
         logic         receive_wqe;
         logic         ack;
         logic         rnr_nak;             // sent, like the two others
         logic         sequence_nak;
         logic         other_nak;
+        logic         q_key_violation;
+        logic         no_receive;          // for a datagram
     } receive_counts_t;
     typedef struct packed {
         logic         requester_error;     // a flushed one, too
@@ -306,8 +326,8 @@ package card_pkg;
     // One job at a time. The module of each part of the state defines the effect of each step on it.
     typedef enum logic [4:0] {
         AT_CLEAR, AT_IDLE, AT_LOAD, AT_LOOK, AT_LOOKED, AT_CONTROL, AT_DOORBELL, AT_FLUSH, AT_PSN,
-        AT_DUPLICATE, AT_ESTABLISH, AT_CHECK, AT_FETCH, AT_LENGTH, AT_ACCESS, AT_ACCESS_WAIT, AT_EXECUTE,
-        AT_PLACE, AT_EXECUTED, AT_REFUSE, AT_FINISH
+        AT_DUPLICATE, AT_SEARCH, AT_ESTABLISH, AT_CHECK, AT_FETCH, AT_LENGTH, AT_ACCESS, AT_ACCESS_WAIT, AT_ATOMIC,
+        AT_EXECUTE, AT_PLACE, AT_EXECUTED, AT_REFUSE, AT_FINISH
     } request_step_t;
     typedef enum logic [1:0] {JOB_PACKET, JOB_DOORBELL, JOB_CONTROL, JOB_FLUSH} receive_job_t;
     typedef enum logic [2:0] {
@@ -319,6 +339,7 @@ package card_pkg;
         logic         is_send;
         logic         is_write;
         logic         is_read;
+        logic         is_atomic;
         logic         starts;
         logic         ends;
         logic         has_immediate;
@@ -328,7 +349,7 @@ package card_pkg;
         logic         takes_receive;
         logic         is_length_wrong;
         logic         is_too_long;         // for the receive WQE
-        logic [23:0]  packets;             // responses of a READ
+        logic [23:0]  packets;             // responses of a READ or an atomic
     } request_kind_t;
 
     // A receive WQE to be fetched: entry `slot` of its ring.
@@ -342,8 +363,9 @@ package card_pkg;
 
     // The answer to a request, for response_engine.
     typedef struct packed {
-        logic         reads;               // responses of a READ, not an ACK or NAK
+        logic         reads;               // responses of a READ, or the first one of an atomic, not an ACK or NAK
         logic         repeats;             // a duplicate READ
+        logic         is_atomic;           // `address` is the result
         logic         ends_qp;
         logic [23:0]  psn;
         logic [7:0]   syndrome;
@@ -375,6 +397,7 @@ package card_pkg;
         logic [7:0]   answers;             // number queued so far, modulo their widths
         logic [7:0]   reads;
         logic         repeats;
+        logic [4:0]   saved;               // newest READs and atomics whose results are kept, 16 at most
     } receive_state_t;
 
     // ---------------------------------------------------------------------------- the send engine
@@ -394,6 +417,11 @@ package card_pkg;
         logic [31:0]  remote_key;
         logic [31:0]  length;
         logic [4:0]   segments;
+        logic [63:0]  swap_add;            // these two: of an atomic
+        logic [63:0]  compare;
+        logic [31:0]  q_key;               // these three: of a datagram
+        logic [23:0]  dest_qpn;
+        path_t        path;
     } wqe_t;
     typedef struct packed {                // a granule of a WQE
         logic [31:0]  key;
@@ -420,7 +448,7 @@ package card_pkg;
         logic [23:0]  newest_psn;          // after all PSNs that were ever sent
         logic [LOG_OUTSTANDING:0] tail;    // number of the next request to begin
         logic [LOG_OUTSTANDING:0] cursor;  // number of the request that is sent next
-        logic [7:0]   reads_sent;          // in this pass, counted from the completed ones
+        logic [7:0]   reads_sent;          // READs and atomics in this pass, counted from the completed ones
         logic [3:0]   since_ack_request;
     } send_state_t;
 

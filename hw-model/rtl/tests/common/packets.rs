@@ -6,18 +6,21 @@ use ferroce_spec::context::AddressEntry;
 use ferroce_spec::wqe::{AddressPath, VLAN_NONE};
 use ferroce_units::random::SplitMix64;
 use ferroce_wire::{
-    Aeth, Bth, Extension, IcrcMode, Ieth, Immediate, Opcode, Psn, Qpn, RKey, Reth,
-    TransportHeaders, finish,
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Extension, IcrcMode, Ieth, Immediate, Opcode, Psn,
+    QKey, Qpn, RKey, Reth, TransportHeaders, finish,
 };
 
 /// Entries of the GID table.
 pub const GIDS: usize = 16;
 
-/// Opcodes of RC with SEND, WRITE and READ: with a payload of 1 to 4096 bytes, and without.
-const WITH_PAYLOAD: [u8; 16] = [
+/// Opcodes of RC, and of UD: with a payload of 1 to 4096 bytes, and without.
+const WITH_PAYLOAD: [u8; 20] = [
     0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0a, 0x0b, 0x0d, 0x0e, 0x16, 0x17,
+    0x64, 0x64, 0x65, 0x65,
 ];
-const WITHOUT: [u8; 10] = [0x04, 0x05, 0x0a, 0x0b, 0x0c, 0x0f, 0x10, 0x11, 0x11, 0x17];
+const WITHOUT: [u8; 15] = [
+    0x04, 0x05, 0x0a, 0x0b, 0x0c, 0x0f, 0x10, 0x11, 0x11, 0x12, 0x13, 0x14, 0x17, 0x64, 0x65,
+];
 
 /// A packet with the fields of the bundle.
 #[derive(Debug, Clone)]
@@ -31,6 +34,7 @@ pub struct Packet {
     pub address: u64,
     pub r_key: u32,
     pub length: u32,
+    pub compare: u64,
     pub immediate: [u8; 4],
     pub aeth: u32,
     pub payload: Vec<u8>,
@@ -106,9 +110,11 @@ impl Packet {
             ack_request: random.below(2) == 0,
             dest_qpn: random.below(1 << 24) as u32,
             psn: random.below(1 << 24) as u32,
-            address: random.number(),
+            // The high bytes of a datagram's source QPN are reserved.
+            address: random.number() & !0xff00_0000,
             r_key: random.number() as u32,
             length: random.number() as u32,
+            compare: random.number(),
             immediate: bytes(random),
             aeth: random.number() as u32,
             payload: (0..length).map(|_| random.number() as u8).collect(),
@@ -121,7 +127,7 @@ impl Packet {
     }
 
     /// Returns the `tx_packet_t`.
-    pub fn bundle(&self) -> [u32; 17] {
+    pub fn bundle(&self) -> [u32; 19] {
         let little = |bytes: &[u8]| {
             let bytes = bytes.iter().rev();
             bytes.fold(0, |all, byte| all << 8 | u64::from(*byte))
@@ -149,12 +155,17 @@ impl Packet {
             address: self.address,
             r_key: self.r_key,
             length: self.length,
+            compare: self.compare,
             immediate: u32::from_le_bytes(self.immediate),
             aeth: self.aeth,
             payload_bytes: self.payload.len() as u16,
             qp: self.qp,
         };
         packet.into()
+    }
+
+    fn aeth(&self) -> Aeth {
+        Aeth::parse(&self.aeth.to_be_bytes()).expect("four bytes")
     }
 
     fn headers(&self) -> TransportHeaders {
@@ -173,16 +184,30 @@ impl Packet {
             dma_length: self.length,
         };
         let immediate = Immediate(self.immediate);
+        let source_qp = Qpn::new(self.address as u32);
+        let deth = Deth::new(QKey((self.address >> 32) as u32), source_qp);
         let extension = match self.opcode {
+            0x64 => Extension::Deth(deth),
+            0x65 => Extension::DethImmediate(deth, immediate),
             0x06 | 0x0a | 0x0c => Extension::Reth(reth),
             0x0b => Extension::RethImmediate(reth, immediate),
             0x03 | 0x05 | 0x09 => Extension::Immediate(immediate),
             0x16 | 0x17 => Extension::Invalidate(Ieth {
                 r_key: RKey(u32::from_be_bytes(self.immediate)),
             }),
-            0x0d | 0x0f..=0x11 => {
-                Extension::Aeth(Aeth::parse(&self.aeth.to_be_bytes()).expect("four bytes"))
-            }
+            0x0d | 0x0f..=0x11 => Extension::Aeth(self.aeth()),
+            0x12 => Extension::AtomicAck(
+                self.aeth(),
+                AtomicAckEth {
+                    original: self.address,
+                },
+            ),
+            0x13 | 0x14 => Extension::AtomicEth(AtomicEth {
+                virtual_address: self.address,
+                r_key: RKey(self.r_key),
+                swap_or_add: u64::from(self.length) << 32 | u64::from(self.aeth),
+                compare: self.compare,
+            }),
             _ => Extension::None,
         };
         TransportHeaders::new(bth, extension).expect("the opcode has this extension")

@@ -2,10 +2,10 @@
 
 use ferroce_rtl::verilated::pcie_requester::PcieRequester;
 use ferroce_rtl::{LINE, bytes, words};
+use ferroce_rtl_streams::{Beat, RequestSink};
 use ferroce_units::random::SplitMix64;
 
 use crate::host::{BASE, Host, LINES, Link, Taken, Verdict};
-use crate::streams::{Beat, RequestSink};
 
 /// Card tags that are used: fewer than 2^12, more than lines outstanding.
 const CARD_TAGS: u16 = 1 << 12;

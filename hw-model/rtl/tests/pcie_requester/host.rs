@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ferroce_rtl::LINE;
+use ferroce_rtl_streams::{Beat, CompletionSource, DESCRIPTOR, Request, bits};
 use ferroce_units::random::SplitMix64;
-
-use crate::streams::{Beat, CompletionSource, DESCRIPTOR, Request, bits};
 
 /// Lines of the host's memory: three pages, so that runs of lines meet page ends.
 pub const LINES: u64 = 192;

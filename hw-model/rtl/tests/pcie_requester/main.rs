@@ -4,7 +4,6 @@
 mod bench;
 mod host;
 mod rates;
-mod streams;
 
 use bench::{Bench, Program};
 use ferroce_rtl::seeds::for_each_seed;

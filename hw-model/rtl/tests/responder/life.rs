@@ -12,11 +12,11 @@ use ferroce_units::random::SplitMix64;
 use ferroce_wire::{Extension, PKey, Psn, QKey, Qpn, RnrTimer};
 
 use crate::memory::{
-    KEY_BAD, KEY_GOOD, KEY_HOLES, LOCAL_WRITE, PD, Piece, REMOTE_READ, REMOTE_WRITE, Request,
-    Segment, ranges, translate,
+    KEY_BAD, KEY_GOOD, KEY_HOLES, LOCAL_WRITE, PD, Piece, REMOTE_ATOMIC, REMOTE_READ, REMOTE_WRITE,
+    Request, Segment, Words, ranges, translate,
 };
-use crate::packet::{Packet, READ};
-use crate::peer::{MESSAGE_PACKETS_MAX, Peer};
+use crate::packet::{COMPARE_SWAP, FETCH_ADD, GRH, Packet, READ};
+use crate::peer::{MESSAGE_PACKETS_MAX, Peer, datagram};
 
 pub const RESET: u8 = 0;
 pub const RTR: u8 = 2;
@@ -33,6 +33,8 @@ pub struct Answer {
     pub psn: u32,
     /// Syndrome and MSN; a middle packet has none.
     pub aeth: Option<(u8, u32)>,
+    /// Of an atomic.
+    pub result: Option<u64>,
     pub pieces: Vec<Piece>,
 }
 
@@ -47,6 +49,8 @@ pub struct Completed {
     pub result: Result<u8, u8>,
     pub with_immediate: bool,
     pub solicited: bool,
+    /// Of a datagram: its sender, and whether its GRH is IPv4.
+    pub source: Option<(u32, bool)>,
 }
 
 /// Random parameters of a QP, except its packets.
@@ -60,6 +64,8 @@ pub struct Shape {
     pub min_rnr_timer: u8,
     pub psn: u32,
     pub bad_line: u64,
+    /// The Q_Key, if it is a datagram QP.
+    pub q_key: Option<u32>,
     /// Few faults, so that the QP works for long.
     pub careful: bool,
 }
@@ -67,17 +73,21 @@ pub struct Shape {
 impl Shape {
     pub fn random(random: &mut SplitMix64) -> Self {
         let careful = random.below(10) == 0;
+        let is_datagram = random.below(4) == 0;
         Self {
             careful,
+            q_key: is_datagram.then(|| random.number() as u32),
             log_mtu: 8 + random.below(5) as u32,
             log_receives: random.below(5) as u8,
             log_stride: 4 + random.below(5) as u8,
-            access: [15, 2, 4, 0][random.below(if careful { 1 } else { 4 }) as usize],
+            access: [15, 2, 4, 8][random.below(if careful { 1 } else { 4 }) as usize],
             max_dest_rd_atomic: [16, 4, 2, 1, 0]
                 [random.below(if careful { 4 } else { 5 }) as usize],
             min_rnr_timer: random.below(32) as u8,
             // A third of the PSNs wrap soon.
             psn: match random.below(3) {
+                // START gives a datagram QP no PSN.
+                _ if is_datagram => 0,
                 0 => 0xff_fff0 + random.below(16) as u32,
                 _ => random.below(1 << 24) as u32,
             },
@@ -111,6 +121,8 @@ pub struct Life {
     pub newest: Option<u16>,
     /// True if no packet may come until all answers have been sent.
     pub waits: bool,
+    /// Datagrams that were dropped because of their Q_Key, and for lack of a receive WQE.
+    pub dropped: [u64; 2],
 }
 
 impl Life {
@@ -131,6 +143,7 @@ impl Life {
             events: VecDeque::new(),
             newest: None,
             waits: false,
+            dropped: [0; 2],
         }
     }
 
@@ -139,7 +152,10 @@ impl Life {
     }
 
     pub fn next_packet(&mut self, random: &mut SplitMix64) -> Packet {
-        self.peer.packet(self.answers.is_empty(), random)
+        match self.shape.q_key {
+            Some(q_key) => datagram(q_key, random),
+            None => self.peer.packet(self.answers.is_empty(), random),
+        }
     }
 
     /// Writes receive WQEs into the ring; returns the producer index.
@@ -161,6 +177,14 @@ impl Life {
                     address: random.number() >> 8,
                     length: MESSAGE_PACKETS_MAX << self.shape.log_mtu,
                     l_key: KEY_GOOD,
+                });
+            }
+            if self.shape.q_key.is_some() && random.below(6) > 0 {
+                // It holds any datagram.
+                segments.truncate(most as usize - 1);
+                segments.push(Segment {
+                    length: 5000,
+                    ..segment(random)
                 });
             }
             let slot = index as usize % self.ring.len();
@@ -186,20 +210,27 @@ impl Life {
         (line, offset != self.bad_line)
     }
 
-    /// Handles a packet in the model; returns the pieces of its payload.
-    pub fn handle(&mut self, packet: &Packet, frame: u16) -> Vec<Piece> {
+    /// Handles a packet in the model; returns the pieces of its payload. `words` is the memory of
+    /// atomics.
+    pub fn handle(&mut self, packet: &Packet, frame: u16, words: &mut Words) -> Vec<Piece> {
         let headers = packet.headers(self.qpn);
         let mut placed = Vec::new();
         let mut step = self
             .model
             .handle_packet(Instant::ZERO, &headers, packet.payload.into());
         while let Step::Memory(operation) = step {
-            let answer = self.execute(operation, packet, &mut placed);
+            let answer = self.execute(operation, packet, &mut placed, words);
             step = self.model.handle_memory(Instant::ZERO, answer);
         }
-        self.collect(frame);
-        self.peer
-            .advance(packet, self.model.next_receive_psn().value());
+        self.collect(packet, frame);
+        if !packet.is_datagram() {
+            self.peer
+                .advance(packet, self.model.next_receive_psn().value());
+        }
+        if let Some(statistics) = self.model.take_statistics() {
+            self.dropped[0] += u64::from(statistics.q_key_violations);
+            self.dropped[1] += u64::from(statistics.no_receive_drops);
+        }
         placed
     }
 
@@ -208,18 +239,34 @@ impl Life {
         operation: MemoryOp,
         packet: &Packet,
         placed: &mut Vec<Piece>,
+        words: &mut Words,
     ) -> MemoryAnswer {
         match operation {
             MemoryOp::Validate { length, .. } => {
-                let rights = if packet.opcode == READ {
-                    REMOTE_READ
-                } else {
-                    REMOTE_WRITE
+                let rights = match packet.opcode {
+                    READ => REMOTE_READ,
+                    COMPARE_SWAP | FETCH_ADD => REMOTE_ATOMIC,
+                    _ => REMOTE_WRITE,
                 };
                 let request = self.request(packet.r_key, rights, packet.address, length, true);
                 match translate(&request).1 {
                     None => MemoryAnswer::Valid,
                     Some(_) => MemoryAnswer::Invalid,
+                }
+            }
+            MemoryOp::Atomic {
+                r_key,
+                virtual_address,
+                operation,
+                ..
+            } => {
+                let request = self.request(r_key.0, REMOTE_ATOMIC, virtual_address, 8, false);
+                match &translate(&request) {
+                    (pieces, None) => match words.execute(pieces[0].0, operation) {
+                        Some(original) => MemoryAnswer::Atomic(original),
+                        None => MemoryAnswer::Failed,
+                    },
+                    _ => MemoryAnswer::Failed,
                 }
             }
             MemoryOp::TakeReceive => self.take(packet),
@@ -232,22 +279,42 @@ impl Life {
                 let request = self.request(r_key.0, REMOTE_WRITE, virtual_address, length, false);
                 place(&[request], placed)
             }
+            // The card places GRH and payload together.
+            MemoryOp::WriteGrh { receive } => {
+                let grh = self.place(receive, 0, GRH.into(), &mut Vec::new());
+                self.place(receive, 0, packet.written().into(), placed);
+                grh
+            }
             MemoryOp::WriteReceive {
                 receive,
                 offset,
                 length,
-            } => {
-                let list = &self.ring[receive as usize % self.ring.len()];
-                let requests: Vec<Request> = ranges(list, offset, length)
-                    .iter()
-                    .map(|s| self.request(s.l_key, LOCAL_WRITE, s.address, s.length, false))
-                    .collect();
-                place(&requests, placed)
-            }
+            } if packet.is_datagram() => self.place(receive, offset, length, &mut Vec::new()),
+            MemoryOp::WriteReceive {
+                receive,
+                offset,
+                length,
+            } => self.place(receive, offset, length, placed),
             // The card has no windows.
             MemoryOp::Invalidate { .. } => MemoryAnswer::Failed,
             other => panic!("{other:?} is not of this card"),
         }
+    }
+
+    /// Writes to the segments of a receive WQE.
+    fn place(
+        &self,
+        receive: u32,
+        offset: u32,
+        length: u32,
+        placed: &mut Vec<Piece>,
+    ) -> MemoryAnswer {
+        let list = &self.ring[receive as usize % self.ring.len()];
+        let requests: Vec<Request> = ranges(list, offset, length)
+            .iter()
+            .map(|s| self.request(s.l_key, LOCAL_WRITE, s.address, s.length, false))
+            .collect();
+        place(&requests, placed)
     }
 
     fn take(&mut self, packet: &Packet) -> MemoryAnswer {
@@ -282,7 +349,7 @@ impl Life {
     }
 
     /// Takes all outputs of the model.
-    fn collect(&mut self, frame: u16) {
+    fn collect(&mut self, packet: &Packet, frame: u16) {
         while let Some(transmit) = self.model.poll_transmit(Instant::ZERO) {
             let (bth, psn) = (transmit.headers.bth, transmit.headers.bth.psn);
             let mut pieces = Vec::new();
@@ -301,20 +368,23 @@ impl Life {
                 }
                 pieces = read;
             }
-            let aeth = match transmit.headers.extension {
-                Extension::Aeth(aeth) => Some((aeth.syndrome.to_byte(), aeth.msn.value())),
-                _ => None,
+            let (aeth, result) = match transmit.headers.extension {
+                Extension::Aeth(aeth) => (Some(aeth), None),
+                Extension::AtomicAck(aeth, result) => (Some(aeth), Some(result.original)),
+                _ => (None, None),
             };
             let answer = Answer {
                 opcode: bth.opcode.0,
                 psn: psn.value(),
-                aeth,
+                aeth: aeth.map(|aeth| (aeth.syndrome.to_byte(), aeth.msn.value())),
+                result,
                 pieces,
             };
             self.answers.push_back((answer, frame));
         }
         while let Some(completion) = self.model.poll_completion() {
-            self.completions.push_back(completed(&completion, frame));
+            self.completions
+                .push_back(completed(&completion, packet, frame));
         }
         while let Some(event) = self.model.poll_event() {
             self.events.extend(event_code(event));
@@ -335,6 +405,7 @@ impl Life {
                 result: Err(STATUS_FLUSH),
                 with_immediate: false,
                 solicited: false,
+                source: None,
             });
             self.consumer += 1;
         }
@@ -343,7 +414,7 @@ impl Life {
     /// Handles a read error of the payload of the response `psn`.
     pub fn fail_read_response(&mut self, psn: u32, frame: u16) {
         self.model.fail_read_response(Instant::ZERO, Psn::new(psn));
-        self.collect(frame);
+        self.collect(&Packet::default(), frame);
     }
 
     /// Returns true if the payload of all frames is written once the payload of frame `frames_done`
@@ -359,7 +430,7 @@ impl Life {
         self.model
             .modify(Instant::ZERO, Transition::Err)
             .expect("RTR goes to ERR");
-        self.collect(frame);
+        self.collect(&Packet::default(), frame);
     }
 }
 
@@ -392,7 +463,7 @@ fn place(requests: &[Request], placed: &mut Vec<Piece>) -> MemoryAnswer {
     MemoryAnswer::Done
 }
 
-fn completed(completion: &Completion, frame: u16) -> Completed {
+fn completed(completion: &Completion, packet: &Packet, frame: u16) -> Completed {
     let Completion::Receive {
         receive,
         status,
@@ -400,6 +471,8 @@ fn completed(completion: &Completion, frame: u16) -> Completed {
         byte_length,
         immediate,
         solicited,
+        source,
+        with_grh,
         ..
     } = *completion
     else {
@@ -421,6 +494,9 @@ fn completed(completion: &Completion, frame: u16) -> Completed {
         },
         with_immediate: immediate.is_some(),
         solicited,
+        source: source
+            .filter(|_| with_grh)
+            .map(|qpn| (qpn.value(), !packet.is_v6)),
     }
 }
 
@@ -440,17 +516,22 @@ fn model(qpn: u32, shape: &Shape) -> Qp {
         ack_coalesce: u32::MAX,
         ..Config::default()
     };
-    let mut qp = Qp::new(Qpn::new(qpn), Service::ReliableConnected, config);
+    let service = match shape.q_key {
+        Some(_) => Service::UnreliableDatagram,
+        None => Service::ReliableConnected,
+    };
+    let mut qp = Qp::new(Qpn::new(qpn), service, config);
     let access = RemoteAccess {
         write: shape.access & REMOTE_WRITE != 0,
         read: shape.access & REMOTE_READ != 0,
+        atomic: shape.access & REMOTE_ATOMIC != 0,
         ..RemoteAccess::default()
     };
     let init = InitAttributes {
         p_key: PKey::DEFAULT,
         access,
         port: 1,
-        q_key: QKey(0),
+        q_key: QKey(shape.q_key.unwrap_or(0)),
     };
     let attributes = RtrAttributes {
         path_mtu: PathMtu::from_number(shape.log_mtu - 7).expect("1 to 5"),

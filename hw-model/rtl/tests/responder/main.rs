@@ -2,9 +2,11 @@
 //! packets, and keys and receive WQEs that fail. Both must give the same answers, pieces,
 //! completions and events.
 
+mod atomics;
 mod bits;
 mod life;
 mod memory;
+mod memory_port;
 mod packet;
 mod peer;
 
@@ -16,11 +18,12 @@ use ferroce_rtl::verilated::responder::Responder;
 use ferroce_rtl::words;
 use ferroce_units::random::SplitMix64;
 use life::{Answer, Completed, ERR, Life, RESET, RTR, Shape};
-use memory::{PD, Piece, Request, translate};
+use memory::{PD, Piece, Words};
+use memory_port::{MemoryPort, unpack_piece};
 use packet::{ATOMIC_WRITE, FLUSH, Packet, READ};
 
 const SEEDS: u64 = 12;
-const PACKETS_PER_SEED: usize = 1500;
+const PACKETS_PER_SEED: usize = 2000;
 /// Maximum cycles until all work in progress has ended.
 const CYCLES_MAX: u64 = 200_000;
 /// Maximum cycles from taking a doorbell to the check of its QP.
@@ -32,58 +35,6 @@ const CQN: u8 = 0x5a;
 const CONTROL_START: u128 = 0;
 const CONTROL_FORGET: u128 = 1;
 const CONTROL_QUERY: u128 = 2;
-
-/// A client of memory_unit: one request at a time.
-#[derive(Debug, Default)]
-struct MemoryPort {
-    answers: VecDeque<(Piece, bool, u8)>,
-    offered: bool,
-}
-
-impl MemoryPort {
-    fn take(&mut self, words: &[u32; 6]) {
-        let [key, pd, qpn, rights, address, length, check] =
-            unpack(words, [32, 24, 24, 4, 64, 32, 1]);
-        let request = Request {
-            key: key as u32,
-            pd: pd as u32,
-            qpn: qpn as u32,
-            rights: rights as u8,
-            address: address as u64,
-            length: length as u32,
-            check_only: check == 1,
-        };
-        assert!(self.answers.is_empty() && request.length > 0 && request.qpn < 0x200);
-        let (pieces, fault) = translate(&request);
-        let last = pieces.len();
-        for (i, piece) in pieces.into_iter().enumerate() {
-            let is_last = fault.is_none() && i + 1 == last;
-            self.answers.push_back((piece, is_last, 0));
-        }
-        self.answers
-            .extend(fault.map(|fault| ((0, 0), true, fault)));
-    }
-
-    fn offer(&mut self, random: &mut SplitMix64) -> Option<([u32; 3], u8)> {
-        self.offered |= random.below(3) == 0;
-        let &((iova, bytes), last, fault) = self.answers.front().filter(|_| self.offered)?;
-        Some((pack_piece(iova, bytes, last), fault))
-    }
-
-    fn pop(&mut self) {
-        self.answers.pop_front();
-        self.offered = false;
-    }
-}
-
-fn pack_piece(iova: u64, bytes: u16, last: bool) -> [u32; 3] {
-    pack(&[(iova.into(), 64), (bytes.into(), 13), (last.into(), 1)])
-}
-
-fn unpack_piece(words: &[u32]) -> (Piece, bool) {
-    let [iova, bytes, last] = unpack(words, [64, 13, 1]);
-    ((iova as u64, bytes as u16), last == 1)
-}
 
 /// A frame with payload to be placed.
 #[derive(Debug)]
@@ -114,12 +65,19 @@ struct Bench {
     frames_done: u16,
     doorbell: Option<(usize, u32)>,
     doorbell_errors: [u32; 2],
+    /// Datagrams that the responder has counted as dropped, and the model's counts of earlier
+    /// lives.
+    dropped: [u64; 2],
+    dropped_before: [u64; 2],
     /// Cycle at which the last taken doorbell has certainly been handled.
     doorbell_looked_at: u64,
     control: Option<Control>,
     wakes: VecDeque<usize>,
     looked: usize,
     reads: Vec<(u64, u8)>,
+    /// The memory of atomics: the model's and the card's, and the line that the card reads.
+    words: [Words; 2],
+    atomic_read: Option<u64>,
     memory: [MemoryPort; 2],
     tx_packet: Option<(usize, Answer, bool)>,
     tx_pieces: Vec<Piece>,
@@ -152,11 +110,15 @@ impl Bench {
             frames_done: 0,
             doorbell: None,
             doorbell_errors: [0; 2],
+            dropped: [0; 2],
+            dropped_before: [0; 2],
             doorbell_looked_at: 0,
             control: None,
             wakes: VecDeque::new(),
             looked: 0,
             reads: Vec::new(),
+            words: Default::default(),
+            atomic_read: None,
             memory: [MemoryPort::default(), MemoryPort::default()],
             tx_packet: None,
             tx_pieces: Vec::new(),
@@ -176,15 +138,17 @@ impl Bench {
     }
 
     /// Returns `qp_t` of a QP.
-    fn qp(&self, index: usize) -> [u32; 16] {
+    fn qp(&self, index: usize) -> [u32; 17] {
         let Some(life) = self.lives.get(index) else {
-            return [0; 16];
+            return [0; 17];
         };
         let shape = &life.shape;
         pack(&[
             (1, 1),
             (life.state.into(), 3),
             ((shape.log_mtu - 7).into(), 3),
+            (shape.q_key.is_some().into(), 1),
+            (shape.q_key.unwrap_or(0).into(), 32),
             (PD.into(), 24),
             (0, 8),
             (CQN.into(), 8),
@@ -213,12 +177,15 @@ impl Bench {
         self.take_packet();
         self.take_control();
         self.take_memory();
+        self.take_atomics();
         self.take_places();
         self.take_answers();
         self.take_results();
         self.looked = self.rtl.qp_index().into();
         self.rtl.cycle();
         self.doorbell_errors[1] += u32::from(self.rtl.doorbell_error());
+        self.dropped[0] += u64::from(self.rtl.count_q_key_violation());
+        self.dropped[1] += u64::from(self.rtl.count_no_receive());
     }
 
     fn set_inputs(&mut self) {
@@ -249,6 +216,7 @@ impl Bench {
         self.rtl.set_wake_valid(u8::from(wake.is_some()));
         self.rtl.set_wake_qp(wake.unwrap_or(0) as u8);
         self.set_lines();
+        self.set_atomics();
         self.set_ready();
     }
 
@@ -330,23 +298,24 @@ impl Bench {
             self.number = self.number.wrapping_add(1);
             let number = self.number;
             let life = &mut self.lives[index];
-            let expected = life.handle(&packet, number);
+            let expected = life.handle(&packet, number, &mut self.words[0]);
             let reads = life
                 .answers
                 .iter()
                 .filter(|(_, frame)| *frame == number)
                 .count();
-            life.waits |= packet.opcode == READ && reads > 0;
+            life.waits |= (packet.opcode == READ || packet.is_atomic()) && reads > 0;
             let fails = life.model.state() == ferroce_transport::QpState::Err;
             life.waits &= fails || self.random.below(2) == 0 || life.shape.max_dest_rd_atomic < 16;
             self.frames.push_back(Frame {
                 number,
-                payload: packet.payload,
+                payload: packet.written(),
                 expected,
                 placed: Vec::new(),
-                ended: packet.payload == 0,
+                ended: packet.written() == 0,
             });
             self.count("packets", 1);
+            self.count("atomics", packet.is_atomic().into());
             if matches!(packet.opcode, FLUSH | ATOMIC_WRITE) {
                 self.count("FLUSH and ATOMIC WRITE", 1);
             }
@@ -397,6 +366,8 @@ impl Bench {
                 is_sent && life.placed_by(self.frames_done),
                 "FORGET waits for {life:?}"
             );
+            let before = self.dropped_before.iter_mut().zip(life.dropped);
+            before.for_each(|(sum, more)| *sum += more);
             let shape = Shape::random(&mut self.random);
             self.lives[index] = Life::new(QPN_BASE + index as u32, shape);
             self.control = Some(Control {
@@ -533,14 +504,27 @@ impl Bench {
 }
 
 fn unpack_packet(words: &[u32]) -> (usize, Answer, u16) {
-    let [gid, _, opcode, _, dest_qpn, psn, _, _, aeth, bytes, qp] =
-        unpack(words, [128, 128, 8, 2, 24, 24, 128, 32, 32, 13, 8]);
+    let [
+        gid,
+        _,
+        opcode,
+        _,
+        dest_qpn,
+        psn,
+        address,
+        _,
+        _,
+        aeth,
+        bytes,
+        qp,
+    ] = unpack(words, [128, 128, 8, 2, 24, 24, 64, 128, 32, 32, 13, 8]);
     assert_eq!((dest_qpn, gid), (0x99, qp));
     let aeth = aeth as u32;
     let answer = Answer {
         opcode: opcode as u8,
         psn: psn as u32,
         aeth: Some(((aeth >> 24) as u8, aeth & 0xff_ffff)),
+        result: (opcode == 0x12).then_some(address as u64),
         pieces: Vec::new(),
     };
     (qp as usize, answer, bytes as u16)
@@ -558,8 +542,12 @@ fn unpack_completion(words: &[u32]) -> (usize, u16, Completed) {
         status,
         _,
         flags,
-    ] = unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3]);
+        source_qpn,
+        with_grh,
+        is_ipv4,
+    ] = unpack(words, [8, 16, 24, 32, 32, 32, 8, 8, 8, 3, 24, 1, 1]);
     assert_eq!((cqn, flags & 2), (CQN.into(), 0));
+    assert!(with_grh == 1 || (source_qpn, is_ipv4) == (0, 0));
     let completed = Completed {
         frame: None,
         wqe_index: wqe_index as u32,
@@ -571,6 +559,7 @@ fn unpack_completion(words: &[u32]) -> (usize, u16, Completed) {
         },
         with_immediate: flags & 4 != 0,
         solicited: flags & 1 != 0,
+        source: (with_grh == 1).then_some((source_qpn as u32, is_ipv4 == 1)),
     };
     assert!(opcode & 0x80 != 0);
     ((qpn as u32 - QPN_BASE) as usize, frame as u16, completed)
@@ -605,6 +594,8 @@ impl Bench {
                 life.fail(self.number);
                 self.wakes.push_back(index);
             }
+            // A QP for datagrams never waits: without a limit it would get most packets.
+            _ if is_open && life.shape.q_key.is_some() && self.random.below(12) > 0 => {}
             _ if is_open && self.packet.is_none() => {
                 self.packet = Some((index, life.next_packet(&mut self.random)));
             }
@@ -664,6 +655,13 @@ fn random_requests_get_the_answers_of_the_model() {
         for life in &bench.lives {
             assert!(life.is_quiet(), "{life:x?} has more to say");
         }
+        let mut dropped = bench.dropped_before;
+        for life in &bench.lives {
+            (0..2).for_each(|n| dropped[n] += life.dropped[n]);
+        }
+        assert_eq!(bench.dropped, dropped, "Q_Key, no receive WQE");
+        bench.count("wrong Q_Keys", dropped[0]);
+        bench.count("no receive WQE", dropped[1]);
         assert_eq!(bench.doorbell_errors[0], bench.doorbell_errors[1]);
         bench.count("cycles", bench.rtl.cycles());
         bench.count("doorbell errors", bench.doorbell_errors[0].into());
@@ -679,6 +677,8 @@ fn random_requests_get_the_answers_of_the_model() {
     });
     println!("{counts:?}, CQEs by status {cqes:?}, events by type {events:?}");
     assert!(counts.contains_key("FLUSH and ATOMIC WRITE"));
+    assert!(counts["atomics"] > 0);
+    assert!(counts["wrong Q_Keys"] > 0 && counts["no receive WQE"] > 0);
     // Success, length, protection, flush, access, invalid request.
     for status in [0, 1, 4, 5, 8, 9] {
         assert!(cqes.contains_key(&status), "no CQE has status {status}");

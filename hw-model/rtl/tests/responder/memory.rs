@@ -1,6 +1,9 @@
 //! The answers of memory_unit, computed by rules instead of tables: a key determines the rights of
 //! its region.
 
+use std::collections::BTreeMap;
+
+use ferroce_transport::AtomicOperation;
 use ferroce_units::random::mixed;
 
 /// Bytes of a page.
@@ -9,6 +12,7 @@ const PAGE: u64 = 4096;
 pub const LOCAL_WRITE: u8 = 1;
 pub const REMOTE_WRITE: u8 = 2;
 pub const REMOTE_READ: u8 = 4;
+pub const REMOTE_ATOMIC: u8 = 8;
 /// Codes of a fault.
 const FAULT_RIGHTS: u8 = 4;
 const FAULT_PAGE: u8 = 7;
@@ -43,7 +47,7 @@ pub fn translate(request: &Request) -> (Vec<Piece>, Option<u8>) {
         return (vec![(0, 0)], None);
     }
     let allowed = match request.key {
-        KEY_GOOD | KEY_HOLES => LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ,
+        KEY_GOOD | KEY_HOLES => LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC,
         KEY_READ => REMOTE_READ,
         _ => 0,
     };
@@ -66,6 +70,41 @@ pub fn translate(request: &Request) -> (Vec<Piece>, Option<u8>) {
         at = at.wrapping_add(bytes);
     }
     (pieces, None)
+}
+
+/// One of this many words cannot be read, and another one cannot be written.
+const BAD_WORDS: u64 = 32;
+
+/// The words of host memory that atomics have changed.
+#[derive(Debug, Default)]
+pub struct Words(pub BTreeMap<u64, u64>);
+
+impl Words {
+    /// Returns a word; `None`: it cannot be read.
+    pub fn read(&self, iova: u64) -> Option<u64> {
+        let word = self.0.get(&iova).copied().unwrap_or(mixed(iova));
+        (mixed(iova) % BAD_WORDS != 0).then_some(word)
+    }
+
+    /// Returns true if the word can be written.
+    pub fn write(&mut self, iova: u64, value: u64) -> bool {
+        let is_right = mixed(iova) % BAD_WORDS != 1;
+        if is_right {
+            self.0.insert(iova, value);
+        }
+        is_right
+    }
+
+    /// Executes an atomic; returns the word before it, unless memory fails.
+    pub fn execute(&mut self, iova: u64, operation: AtomicOperation) -> Option<u64> {
+        let original = self.read(iova)?;
+        let changed = match operation {
+            AtomicOperation::CompareSwap { compare, swap } if original == compare => swap,
+            AtomicOperation::CompareSwap { .. } => original,
+            AtomicOperation::FetchAdd { add } => original.wrapping_add(add),
+        };
+        self.write(iova, changed).then_some(original)
+    }
 }
 
 /// The protection domain of all QPs.

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use ferroce_units::random::SplitMix64;
 
 use crate::memory::{KEY_BAD, KEY_GOOD, KEY_HOLES, KEY_READ};
-use crate::packet::{ATOMIC_WRITE, FLUSH, Packet, READ, WRITE_FIRST};
+use crate::packet::{
+    ATOMIC_WRITE, COMPARE_SWAP, DATAGRAM, DATAGRAM_IMMEDIATE, FETCH_ADD, FLUSH, Packet, READ,
+    WRITE_FIRST,
+};
 
 /// Packets that may be repeated.
 const HISTORY: usize = 8;
@@ -106,8 +109,9 @@ impl Peer {
         if self.history.len() > HISTORY {
             self.history.pop_front();
         }
-        // When a READ is answered, packets that were acknowledged before it are not sent again.
-        if packet.opcode == READ {
+        // When a READ or an atomic is answered, packets that were acknowledged before it are not
+        // sent again.
+        if packet.opcode == READ || packet.is_atomic() {
             self.history.drain(..self.history.len() - 1);
         }
     }
@@ -151,12 +155,13 @@ impl Peer {
             r_key,
             length,
             immediate: (random.number() as u32).to_le_bytes(),
-            payload: 0,
+            ..Packet::default()
         };
-        let write = match random.below(10) {
+        let write = match random.below(11) {
             0..=4 => false,
             5..=8 => true,
-            _ => return [base].into(),
+            9 => return [base].into(),
+            _ => return [atomic(base, random)].into(),
         };
         let ending = match random.below(if write { 10 } else { 1000 }) {
             0 if !write => Ending::Invalidate,
@@ -164,6 +169,48 @@ impl Peer {
             _ => Ending::Plain,
         };
         cut(base, write, ending, mtu, random)
+    }
+}
+
+/// Returns an atomic on one of few words, nearly always aligned.
+fn atomic(base: Packet, random: &mut SplitMix64) -> Packet {
+    let operand = |random: &mut SplitMix64| match random.below(3) {
+        0 => random.number(),
+        _ => random.below(2),
+    };
+    Packet {
+        opcode: [COMPARE_SWAP, FETCH_ADD][random.below(2) as usize],
+        address: 0x7_0000 + 8 * random.below(4) + u64::from(random.below(64) == 0),
+        length: 0,
+        swap_add: operand(random),
+        compare: operand(random),
+        ..base
+    }
+}
+
+/// Returns a datagram to a QP with this Q_Key, sometimes with another one, or longer than the MTU.
+pub fn datagram(q_key: u32, random: &mut SplitMix64) -> Packet {
+    let payload = match random.below(16) {
+        0 => 4097 + random.below(4000),
+        1 => 4096,
+        2..=4 => 0,
+        5..=10 => random.below(200),
+        _ => random.below(4097),
+    };
+    Packet {
+        opcode: [DATAGRAM, DATAGRAM_IMMEDIATE][random.below(2) as usize],
+        psn: random.below(1 << 24) as u32,
+        solicited: random.below(2) == 0,
+        ack_request: random.below(2) == 0,
+        immediate: (random.number() as u32).to_le_bytes(),
+        payload: payload as u16,
+        q_key: match random.below(16) {
+            0 => q_key ^ 1 << random.below(32),
+            _ => q_key,
+        },
+        source_qpn: random.below(1 << 24) as u32,
+        is_v6: random.below(2) == 0,
+        ..Packet::default()
     }
 }
 

@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ferroce_rtl::verilated::send_engine::SendEngine;
-use ferroce_rtl::{LINE, words};
+use ferroce_rtl::{LINE, structs, words};
 use ferroce_units::random::SplitMix64;
 
 use crate::bundles::{Answer, Completion, MemoryRequest, Piece, Qp, TxPacket, Writer};
+use crate::datagrams;
 use crate::peer::{Answers, Peer, rnr_ns};
 use crate::program::{KEY_BAD, KEY_WRITABLE, Wqe, content};
 
 pub const STATE_RTS: u8 = 3;
+pub const STATE_SQE: u8 = 5;
 pub const STATE_ERR: u8 = 6;
 const PAGE: u64 = 4096;
 /// I/O addresses of local memory differ from virtual ones in these bits.
@@ -35,6 +37,8 @@ pub struct Queue {
     pub has_failed: bool,
     /// Limit up to which its program is posted.
     pub post_limit: usize,
+    /// Datagrams of it that transmit has reported as sent.
+    pub left: usize,
 }
 
 impl Queue {
@@ -60,7 +64,7 @@ pub struct Bench {
     memory: BTreeMap<u64, u8>,
     reads: Vec<(u64, u8)>,
     clients: [Client; 2],
-    packets: VecDeque<TxPacket>,
+    packets: VecDeque<(TxPacket, structs::TxPacket)>,
     /// Transmit's reports of sent packets: QP, and whether the payload could not be read.
     sent: VecDeque<(u8, bool)>,
     /// Virtual addresses whose DMA fails.
@@ -207,7 +211,12 @@ impl Bench {
         self.take_completion();
         if self.rtl.fail_valid() != 0 {
             let qp = self.rtl.fail_qp();
-            self.queues[usize::from(qp)].context.state = STATE_ERR;
+            let context = &mut self.queues[usize::from(qp)].context;
+            assert_eq!(self.rtl.fail_sends() != 0, context.q_key.is_some());
+            context.state = match context.q_key {
+                Some(_) => STATE_SQE,
+                None => STATE_ERR,
+            };
             self.wake.push_back(qp);
         }
         self.doorbell_errors += u32::from(self.rtl.doorbell_error());
@@ -264,6 +273,9 @@ impl Bench {
         let sent = self.sent.pop_front();
         self.rtl.set_sent_valid(u8::from(sent.is_some()));
         let (qp, is_spoiled) = sent.unwrap_or_default();
+        if sent.is_some() && !is_spoiled {
+            self.queues[usize::from(qp)].left += 1;
+        }
         self.rtl.set_payload_error(u8::from(is_spoiled));
         self.rtl.set_payload_error_qp(qp);
         let wake = self.wake.pop_front();
@@ -382,9 +394,11 @@ impl Bench {
             }
         }
         if self.rtl.packet_valid() != 0 && self.ready[3] != 0 {
-            self.packets.push_back(TxPacket::read(&self.rtl.packet()));
+            let words = self.rtl.packet();
+            self.packets
+                .push_back((TxPacket::read(&words), words.into()));
         }
-        let Some(packet) = self.packets.front().copied() else {
+        let Some((packet, whole)) = self.packets.front().copied() else {
             return;
         };
         let payload = match packet.payload_bytes {
@@ -404,10 +418,17 @@ impl Bench {
         let bytes: Vec<u8> = bytes.map(|iova| self.byte(iova)).collect();
         self.sent.push_back((packet.qp, is_spoiled));
         if is_spoiled {
+            let queue = &mut self.queues[usize::from(packet.qp)];
+            // A datagram is not sent again.
+            queue.peer.message += usize::from(queue.context.q_key.is_some());
             return;
         }
         assert_eq!(bytes.len() as u32, packet.payload_bytes);
         let queue = &mut self.queues[usize::from(packet.qp)];
+        if let Some(q_key) = queue.context.q_key {
+            datagrams::check(queue, q_key, &whole, &bytes);
+            return;
+        }
         assert_eq!(packet.dest_qpn, queue.context.dest_qpn);
         let messages: Vec<&Wqe> = queue.program.iter().filter(|wqe| !wqe.is_nop()).collect();
         let now = (self.rtl.cycles(), self.now_ns);
@@ -455,7 +476,7 @@ impl Bench {
                 "one run of places"
             );
             let peer = &mut self.queues[usize::from(answer.qp)].peer;
-            peer.reads_answered += u32::from(matches!(answer.opcode, 0x0f | 0x10));
+            peer.reads_answered += u32::from(matches!(answer.opcode, 0x0f | 0x10 | 0x12));
             if answer.opcode == 0x11 && answer.aeth >> 29 == 1 {
                 let code = answer.aeth >> 24 & 0x1f;
                 let until_ns = self.now_ns + rnr_ns(code);
@@ -489,6 +510,9 @@ impl Bench {
             assert!(wqe.signaled && !queue.has_failed);
             assert_eq!(completion.opcode, wqe.cqe_opcode());
             assert_eq!(completion.byte_count, wqe.length);
+            let begun = queue.program[..=at].iter().filter(|wqe| !wqe.is_nop());
+            let is_datagram = queue.context.q_key.is_some();
+            assert!(!is_datagram || begun.count() <= queue.left, "not sent yet");
         }
         // Earlier WQEs have succeeded without a CQE; otherwise there would be one.
         let before = &queue.program[queue.done..at];
@@ -496,7 +520,7 @@ impl Bench {
         let succeeded = at + usize::from(completion.status == 0);
         let reads: Vec<Wqe> = queue.program[queue.done..succeeded]
             .iter()
-            .filter(|wqe| wqe.is_read())
+            .filter(|wqe| wqe.fetches())
             .cloned()
             .collect();
         queue.has_failed |= completion.status != 0;
@@ -614,7 +638,7 @@ impl Bench {
         self.answers.retain(|(_, answer)| answer.qp != qp);
         self.control(1, qp, 0);
         assert!(
-            self.packets.iter().all(|packet| packet.qp != qp),
+            self.packets.iter().all(|(packet, _)| packet.qp != qp),
             "a packet is under way"
         );
         assert_eq!(self.query(qp), (0, 0, 0, 0));

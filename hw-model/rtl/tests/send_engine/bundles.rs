@@ -61,6 +61,8 @@ pub struct Qp {
     pub rnr_retry: u8,
     pub timeout: u8,
     pub max_rd_atomic: u8,
+    /// Of a QP for datagrams.
+    pub q_key: Option<u32>,
 }
 
 impl Qp {
@@ -97,6 +99,8 @@ impl Qp {
             .put(0, 8)
             .put(self.send_cqn.into(), 8)
             .put(self.pd.into(), 24)
+            .put(self.q_key.unwrap_or(0).into(), 32)
+            .put(self.q_key.is_some().into(), 1)
             .put(self.path_mtu.into(), 3)
             .put(self.state.into(), 3)
             .put(1, 1)
@@ -109,7 +113,9 @@ impl Qp {
 pub struct TxPacket {
     pub qp: u8,
     pub payload_bytes: u32,
+    pub swap_add_low: u32,
     pub immediate: u32,
+    pub compare: u64,
     pub length: u32,
     pub r_key: u32,
     pub address: u64,
@@ -124,11 +130,13 @@ impl TxPacket {
     pub fn read(words: &[u32]) -> Self {
         let mut reader = Reader::new(words);
         let (qp, payload_bytes) = (reader.take(8) as u8, reader.take(13) as u32);
-        assert_eq!(reader.take(32), 0, "a request has no AETH");
+        let swap_add_low = reader.take(32) as u32;
         Self {
             qp,
             payload_bytes,
+            swap_add_low,
             immediate: reader.take(32) as u32,
+            compare: reader.take(64),
             length: reader.take(32) as u32,
             r_key: reader.take(32) as u32,
             address: reader.take(64),
@@ -158,7 +166,7 @@ impl Answer {
             .put(self.payload.len() as u64, 13)
             .put(0, 32)
             .put(self.aeth.into(), 32)
-            .put(0, 32 + 32 + 64 + 128 + 1)
+            .put(0, 64 + 32 + 32 + 64 + 128 + 1)
             .put(self.psn.into(), 24)
             .put(0x100 | u64::from(self.qp), 24)
             .put(0xffff, 16)
@@ -238,7 +246,7 @@ pub struct Completion {
 impl Completion {
     pub fn read(words: &[u32]) -> Self {
         let mut reader = Reader::new(words);
-        assert_eq!(reader.take(3 + 8), 0);
+        assert_eq!(reader.take(24 + 2 + 3 + 8), 0);
         let (status, opcode) = (reader.take(8) as u8, reader.take(8) as u8);
         reader.take(32);
         Self {

@@ -3,6 +3,7 @@
 
 mod bench;
 mod bundles;
+mod datagrams;
 mod limits;
 mod peer;
 mod program;
@@ -34,6 +35,7 @@ fn random_queue(random: &mut SplitMix64, qp: u8, wqes: u64, conduct: Conduct) ->
         rnr_retry: 7,
         timeout: 2 + random.below(3) as u8,
         max_rd_atomic: 1 + random.below(4) as u8,
+        q_key: None,
     };
     let first_psn = match random.below(2) {
         0 => 0xff_ffff - random.below(100) as u32,
@@ -59,6 +61,7 @@ fn random_queue(random: &mut SplitMix64, qp: u8, wqes: u64, conduct: Conduct) ->
         completions: Vec::new(),
         first_psn,
         has_failed: false,
+        left: 0,
     }
 }
 
@@ -114,11 +117,14 @@ fn long_rings_of_short_messages() {
         for (at, wqe) in queue.program.iter_mut().enumerate() {
             (wqe.index, wqe.written_index, wqe.blocks) = (at as u32, at as u32, 1);
             wqe.signaled = at % 100 == 99;
+            if wqe.is_atomic() {
+                wqe.opcode = ferroce_spec::wqe::SendOpcode::RDMA_READ;
+            }
             wqe.fence = random.below(50) == 0;
             wqe.segments.truncate(1);
             wqe.length = wqe.segments.first().map_or(0, |s| s.length);
             (wqe.is_inline, wqe.payload) = (false, Vec::new());
-            if !wqe.is_read() {
+            if !wqe.fetches() {
                 wqe.segments.clear();
                 wqe.length = 0;
             }
@@ -227,9 +233,9 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
     let at = match fault {
         Fault::RnrForever => find(&|wqe| wqe.takes_receive() && !wqe.is_write())?,
         Fault::LocalKey | Fault::Payload => {
-            find(&|wqe| !wqe.is_read() && !wqe.is_inline && wqe.length > 0)?
+            find(&|wqe| !wqe.fetches() && !wqe.is_inline && wqe.length > 0)?
         }
-        Fault::ReadKey | Fault::Garbled => find(&|wqe| wqe.is_read() && wqe.length > 0)?,
+        Fault::ReadKey | Fault::Garbled => find(&|wqe| wqe.fetches() && wqe.length > 0)?,
         _ => find(&|wqe| !wqe.is_nop())?,
     };
     let message = queue.program[..at]
@@ -279,7 +285,7 @@ fn inject(random: &mut SplitMix64, queue: &mut Queue, fault: Fault) -> Option<(u
         }
         Fault::Ring => {
             queue.program[at].segments.truncate(0);
-            queue.program[at].opcode = ferroce_spec::wqe::SendOpcode::FETCH_ADD;
+            queue.program[at].opcode = ferroce_spec::wqe::SendOpcode::FLUSH;
             CqeStatus::LOCAL_QP_OPERATION
         }
         Fault::HostError => CqeStatus::WR_FLUSH,

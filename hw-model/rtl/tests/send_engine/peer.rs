@@ -6,7 +6,7 @@ use ferroce_spec::wqe::SendOpcode;
 use ferroce_units::random::SplitMix64;
 
 use crate::bundles::{Answer, TxPacket};
-use crate::program::{Wqe, content};
+use crate::program::{ATOMIC_BYTES, Wqe, content};
 
 pub const PSN_MASK: u32 = 0xff_ffff;
 pub const ACK: u8 = 0x11;
@@ -65,6 +65,20 @@ pub fn rnr_ns(code: u32) -> u64 {
         1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
     ];
     TIMES_10_US[code as usize] * 10_000
+}
+
+/// Checks the fields of a READ or an atomic.
+fn check_request(wqe: &Wqe, packet: &TxPacket) {
+    if !wqe.is_atomic() {
+        assert_eq!((packet.opcode, packet.length), (0x0c, wqe.length));
+        return;
+    }
+    let (swap_add, compare) = wqe.operands;
+    let is_swap = wqe.opcode == SendOpcode::COMPARE_SWAP;
+    assert_eq!(packet.opcode, if is_swap { 0x13 } else { 0x14 });
+    let sent = u64::from(packet.length) << 32 | u64::from(packet.swap_add_low);
+    assert_eq!(sent, swap_add);
+    assert_eq!(packet.compare, if is_swap { compare } else { 0 });
 }
 
 /// Answers in flight, in order, with the cycle in which they arrive.
@@ -165,7 +179,7 @@ impl Peer {
             }
         } else {
             self.duplicates += 1;
-            if packet.opcode == 0x0c {
+            if matches!(packet.opcode, 0x0c | 0x13 | 0x14) {
                 self.respond(random, cycle, &packet, answers);
             } else {
                 let ack = (ACK, self.expected.wrapping_sub(1), ACK_SYNDROME);
@@ -208,13 +222,13 @@ impl Peer {
             let reads = self.reads_requested - self.reads_answered;
             assert!(!wqe.fence || !is_first || reads == 0, "a fence was passed");
             assert!(
-                !wqe.is_read() || reads < self.max_rd_atomic,
+                !wqe.fetches() || reads < self.max_rd_atomic,
                 "too many READs"
             );
         }
-        if wqe.is_read() {
+        if wqe.fetches() {
             self.reads_requested += 1;
-            assert_eq!((packet.opcode, packet.length), (0x0c, wqe.length));
+            check_request(wqe, packet);
             assert_eq!((packet.address, packet.r_key), wqe.remote);
             assert!(packet.ack_request && payload.is_empty());
             self.msn += 1;
@@ -282,7 +296,8 @@ impl Peer {
         is_last
     }
 
-    /// Sends the responses to a READ request; returns their number.
+    /// Sends the responses to a READ or an atomic, whose result is the content of its address;
+    /// returns their number.
     fn respond(
         &self,
         random: &mut SplitMix64,
@@ -290,14 +305,21 @@ impl Peer {
         packet: &TxPacket,
         answers: &mut Answers,
     ) -> u32 {
-        let count = packet.length.div_ceil(self.mtu).max(1);
+        let is_atomic = packet.opcode != 0x0c;
+        let length = if is_atomic {
+            ATOMIC_BYTES
+        } else {
+            packet.length
+        };
+        let count = length.div_ceil(self.mtu).max(1);
         if self.is_silent {
             return count;
         }
         for i in 0..count {
-            let (begin, end) = (i * self.mtu, packet.length.min((i + 1) * self.mtu));
+            let (begin, end) = (i * self.mtu, length.min((i + 1) * self.mtu));
             let bytes = (begin..end).map(|at| content(packet.address.wrapping_add(at.into())));
             let opcode = match (i == 0, i + 1 == count) {
+                _ if is_atomic => 0x12,
                 (true, true) => 0x10,
                 (true, false) => 0x0d,
                 (false, true) => 0x0f,
@@ -307,6 +329,7 @@ impl Peer {
             let mut bytes: Vec<u8> = bytes.collect();
             if i + 1 == count && self.conduct.garble == Some(self.message) {
                 match random.below(3) {
+                    _ if is_atomic => response.0 = 0x10,
                     0 => bytes.push(0),
                     1 => response.0 = if count == 1 { 0x0d } else { 0x0e },
                     _ => response.0 = 0x12,

@@ -1,13 +1,18 @@
 //! Random programs of send WQEs, and the contents of their messages.
 
 use ferroce_rtl::LINE;
-use ferroce_spec::wqe::SendOpcode;
+use ferroce_spec::cqe::CqeOpcode;
+use ferroce_spec::wqe::{AddressPath, DatagramSegment, SendOpcode};
 use ferroce_units::random::{SplitMix64, mixed};
+use zerocopy::IntoBytes;
 
 /// Local keys: with and without local write rights, and one that is refused.
 pub const KEY_WRITABLE: u32 = 0x101;
 pub const KEY_READABLE: u32 = 0x100;
 pub const KEY_BAD: u32 = 0xbad0;
+
+/// Bytes of the result of an atomic.
+pub const ATOMIC_BYTES: u32 = 8;
 
 /// Returns a byte of local or remote memory.
 pub fn content(address: u64) -> u8 {
@@ -37,13 +42,29 @@ pub struct Wqe {
     pub payload: Vec<u8>,
     pub immediate: [u8; 4],
     pub remote: (u64, u32),
+    /// Of an atomic: the value to swap in or to add, and the one to compare with.
+    pub operands: (u64, u64),
     /// The index that software has written.
     pub written_index: u32,
+    pub datagram: Option<Datagram>,
+}
+
+/// The destination of a datagram.
+#[derive(Debug, Clone, Copy)]
+pub struct Datagram {
+    pub q_key: u32,
+    pub dest_qpn: u32,
+    pub path: AddressPath,
 }
 
 impl Wqe {
-    pub fn is_read(&self) -> bool {
-        self.opcode == SendOpcode::RDMA_READ
+    /// Returns true for a READ or an atomic.
+    pub fn fetches(&self) -> bool {
+        self.opcode == SendOpcode::RDMA_READ || self.is_atomic()
+    }
+
+    pub fn is_atomic(&self) -> bool {
+        is_atomic(self.opcode)
     }
 
     pub fn is_nop(&self) -> bool {
@@ -65,7 +86,7 @@ impl Wqe {
     }
 
     pub fn takes_receive(&self) -> bool {
-        !self.is_nop() && !self.is_read() && self.opcode != SendOpcode::RDMA_WRITE
+        !self.is_nop() && !self.fetches() && self.opcode != SendOpcode::RDMA_WRITE
     }
 
     /// Returns the CqeOpcode.
@@ -73,6 +94,8 @@ impl Wqe {
         match self.opcode {
             SendOpcode::NOP => 8,
             SendOpcode::RDMA_READ => 3,
+            SendOpcode::COMPARE_SWAP => CqeOpcode::COMPARE_SWAP.0,
+            SendOpcode::FETCH_ADD => CqeOpcode::FETCH_ADD.0,
             _ if self.is_write() => 2,
             _ => 1,
         }
@@ -94,10 +117,22 @@ impl Wqe {
         bytes.extend(self.written_index.to_le_bytes());
         bytes.extend(self.immediate);
         bytes.extend([0; 4]);
-        if self.is_read() || self.is_write() {
+        if let Some(datagram) = self.datagram {
+            let segment = DatagramSegment {
+                q_key: datagram.q_key,
+                dest_qpn: datagram.dest_qpn,
+                path: datagram.path,
+            };
+            bytes.extend(segment.as_bytes());
+        }
+        if self.fetches() || self.is_write() {
             bytes.extend(self.remote.0.to_le_bytes());
             bytes.extend(self.remote.1.to_le_bytes());
             bytes.extend([0; 4]);
+        }
+        if self.is_atomic() {
+            bytes.extend(self.operands.0.to_le_bytes());
+            bytes.extend(self.operands.1.to_le_bytes());
         }
         if self.is_inline {
             bytes.extend(self.length.to_le_bytes());
@@ -114,7 +149,11 @@ impl Wqe {
     }
 }
 
-const OPCODES: [SendOpcode; 10] = [
+fn is_atomic(opcode: SendOpcode) -> bool {
+    matches!(opcode, SendOpcode::COMPARE_SWAP | SendOpcode::FETCH_ADD)
+}
+
+const OPCODES: [SendOpcode; 12] = [
     SendOpcode::NOP,
     SendOpcode::SEND,
     SendOpcode::SEND,
@@ -125,6 +164,8 @@ const OPCODES: [SendOpcode; 10] = [
     SendOpcode::RDMA_WRITE_IMMEDIATE,
     SendOpcode::RDMA_READ,
     SendOpcode::RDMA_READ,
+    SendOpcode::COMPARE_SWAP,
+    SendOpcode::FETCH_ADD,
 ];
 
 fn random_length(random: &mut SplitMix64, mtu: u32) -> u32 {
@@ -163,17 +204,18 @@ fn random_segments(random: &mut SplitMix64, base: u64, length: u32, key: u32) ->
 
 /// Returns WQE `number` of QP `qp`; its first block has `index`.
 pub fn random_wqe(random: &mut SplitMix64, (qp, number): (u64, u64), index: u32, mtu: u32) -> Wqe {
-    let opcode = OPCODES[random.below(10) as usize];
-    let is_read = opcode == SendOpcode::RDMA_READ;
+    let opcode = OPCODES[random.below(OPCODES.len() as u64) as usize];
+    let fetches = opcode == SendOpcode::RDMA_READ || is_atomic(opcode);
     let is_nop = opcode == SendOpcode::NOP;
-    let is_inline = !is_read && !is_nop && random.below(4) == 0;
+    let is_inline = !fetches && !is_nop && random.below(4) == 0;
     let length = match (is_nop, is_inline) {
         (true, _) => 0,
+        _ if is_atomic(opcode) => ATOMIC_BYTES,
         (_, true) => random.below(513) as u32,
         _ => random_length(random, mtu),
     };
     let base = 1 << 40 | qp << 36 | number << 25;
-    let key = if is_read { KEY_WRITABLE } else { KEY_READABLE };
+    let key = if fetches { KEY_WRITABLE } else { KEY_READABLE };
     let segments = if is_inline || is_nop || length == 0 && random.below(2) == 0 {
         Vec::new()
     } else {
@@ -199,16 +241,51 @@ pub fn random_wqe(random: &mut SplitMix64, (qp, number): (u64, u64), index: u32,
         length,
         payload,
         immediate: (random.number() as u32).to_le_bytes(),
-        remote: (random.number() >> 8, random.number() as u32),
+        remote: (random.number() >> 11 << 3, random.number() as u32),
+        operands: (random.number(), random.number()),
         written_index: index,
+        datagram: None,
     };
     let least = wqe_bytes(&wqe).div_ceil(LINE) as u32;
     wqe.blocks = (least + u32::from(random.below(4) == 0)).min(10);
     wqe
 }
 
+/// Returns a WQE of a datagram of at most 4096 bytes, or a NOP.
+pub fn random_datagram(random: &mut SplitMix64, place: (u64, u64), index: u32) -> Wqe {
+    let mut wqe = loop {
+        let wqe = random_wqe(random, place, index, 700);
+        let is_send = [SendOpcode::SEND, SendOpcode::SEND_IMMEDIATE].contains(&wqe.opcode);
+        if wqe.length <= 4096 && (is_send || wqe.is_nop()) {
+            break wqe;
+        }
+    };
+    wqe.datagram = (!wqe.is_nop()).then(|| Datagram {
+        q_key: random.number() as u32,
+        dest_qpn: random.below(1 << 24) as u32,
+        path: AddressPath {
+            dest_gid: core::array::from_fn(|_| 1 + random.below(255) as u8),
+            dest_mac: core::array::from_fn(|_| random.number() as u8),
+            vlan: random.number() as u16,
+            source_gid_index: random.below(16) as u16,
+            udp_source_port: random.number() as u16,
+            traffic_class: random.number() as u8,
+            hop_limit: random.number() as u8,
+            service_level: random.below(16) as u8,
+            flow_label: random.below(1 << 20) as u32,
+            ..AddressPath::default()
+        },
+    });
+    wqe.blocks = wqe_bytes(&wqe).div_ceil(LINE) as u32;
+    wqe
+}
+
 fn wqe_bytes(wqe: &Wqe) -> usize {
-    let head = if wqe.is_read() || wqe.is_write() {
+    let head = if wqe.datagram.is_some() {
+        16 + DatagramSegment::SIZE
+    } else if wqe.is_atomic() {
+        48
+    } else if wqe.fetches() || wqe.is_write() {
         32
     } else {
         16

@@ -10,6 +10,7 @@ mod host;
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Instant as Moment;
 
@@ -17,7 +18,7 @@ use ferroce_driver::bus::fake::FakeMemory;
 use ferroce_driver::bus::{Bus, BusError, DmaMapping, InterruptHandler};
 use ferroce_model::ports::port::{Port, Reservation, Route};
 use ferroce_model::{Doorbell, Function, NicConfig, Progress};
-use ferroce_rtl_card::RtlNic;
+use ferroce_rtl_card::{RtlNic, SlotSizes};
 use ferroce_spec::doorbell::BAR2_SIZE;
 use ferroce_spec::register::{
     BAR0_SIZE, BAR4_SIZE, MSIX_ENTRY_SIZE, MSIX_TABLE_OFFSET, MSIX_VECTOR_MASKED, VECTOR_COUNT,
@@ -26,7 +27,8 @@ use ferroce_units::Instant;
 
 use host::CardHost;
 
-const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
+/// Address of the card.
+pub const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x42];
 const QPN_BASE: u32 = 0x1_0000;
 /// Cycles of a register access: work in progress continues, but does not finish.
 const CYCLES_PER_ACCESS: u64 = 12;
@@ -79,13 +81,20 @@ pub struct CardBus {
     memory: Arc<FakeMemory>,
     device: Mutex<Device>,
     handlers: Mutex<Vec<Option<InterruptHandler>>>,
+    /// Number of drivers that have ended without releasing their memory.
+    lost_drivers: AtomicU64,
 }
 
 impl CardBus {
-    /// Sets the latency of host memory: cycles from the request of a line to the line.
-    pub fn new(line_latency_cycles: u64) -> Self {
+    /// Sets the latency of host memory: cycles from the request of a line to the line. With sizes,
+    /// the card is in a slot.
+    pub fn new(line_latency_cycles: u64, sizes: Option<SlotSizes>) -> Self {
         let memory = Arc::new(FakeMemory::default());
-        let mut card: RtlNic<Loopback> = Function::new(NicConfig::functional(QPN_BASE, MAC));
+        let config = NicConfig::functional(QPN_BASE, MAC);
+        let mut card: RtlNic<Loopback> = match sizes {
+            Some(sizes) => RtlNic::in_slot(&config, sizes),
+            None => Function::new(config),
+        };
         card.set_line_latency_cycles(line_latency_cycles);
         Self {
             start: Moment::now(),
@@ -96,10 +105,18 @@ impl CardBus {
             }),
             handlers: Mutex::new(vec![None; VECTOR_COUNT.into()]),
             memory,
+            lost_drivers: AtomicU64::new(0),
         }
     }
 
+    /// The driver has ended without releasing its memory: the next one gets other addresses.
+    #[allow(dead_code, reason = "a part of the tests")]
+    pub fn lose_driver(&self) {
+        self.lost_drivers.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns true if the driver has released all memory.
+    #[allow(dead_code, reason = "a part of the tests")]
     pub fn holds_no_memory(&self) -> bool {
         self.memory.is_empty()
     }
@@ -125,7 +142,8 @@ impl CardBus {
         (result, progress)
     }
 
-    fn access<T>(&self, act: impl FnOnce(&mut RtlNic<Loopback>, Instant) -> T) -> T {
+    /// Accesses the card, which then runs for some cycles.
+    pub fn access<T>(&self, act: impl FnOnce(&mut RtlNic<Loopback>, Instant) -> T) -> T {
         let now = self.now();
         self.with(CYCLES_PER_ACCESS, |device| act(&mut device.card, now))
             .0
@@ -172,7 +190,8 @@ impl Bus for CardBus {
     }
 
     fn iova_range(&self) -> Range<u64> {
-        0..1 << 40
+        let begin = self.lost_drivers.load(Ordering::Relaxed) << 40;
+        begin..begin + (1 << 40)
     }
 
     fn set_interrupt_handler(

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 use crate::machines::host::MEMORY_SIZE;
 use crate::machines::machine::place;
 use crate::machines::queues::{CQ_SLOTS, QP_SLOTS};
-use crate::scene::{QPS, REGION_LENGTH, REGION_START, Scene, VICTIM, plan, request};
+use crate::scene::{QPS, REGION_LENGTH, REGION_START, Scene, VICTIM, is_atomic, plan, request};
 
 /// Maximum bytes of an invented frame.
 const MADE_UP: u64 = 300;
@@ -26,7 +26,7 @@ const HEADERS: u64 = 80;
 /// Opcodes of commands, and some higher ones that do not exist.
 const COMMANDS: u64 = 0x58;
 
-const OPCODES: [SendOpcode; 8] = [
+const OPCODES: [SendOpcode; 10] = [
     SendOpcode::NOP,
     SendOpcode::SEND,
     SendOpcode::SEND_IMMEDIATE,
@@ -34,6 +34,8 @@ const OPCODES: [SendOpcode; 8] = [
     SendOpcode::RDMA_WRITE,
     SendOpcode::RDMA_WRITE_IMMEDIATE,
     SendOpcode::RDMA_READ,
+    SendOpcode::COMPARE_SWAP,
+    SendOpcode::FETCH_ADD,
     SendOpcode::LOCAL_INVALIDATE,
 ];
 
@@ -59,14 +61,17 @@ pub fn post(scene: &mut Scene, random: &mut SplitMix64, side: usize) {
     let opcode = pick(random, &OPCODES);
     let qp = random.below(QPS as u64) as usize;
     let keys = [0, 1].map(|side: usize| scene.objects[side].key);
-    let remote = segment(random, keys[1 - side]);
+    let mut remote = segment(random, keys[1 - side]);
+    if is_atomic(opcode) && random.below(4) > 0 {
+        remote.address &= !7;
+    }
     let count = if opcode == SendOpcode::NOP {
         0
     } else {
         random.below(4)
     };
     let segments = (0..count).map(|_| segment(random, keys[side])).collect();
-    let has_remote = opcode.0 >= SendOpcode::RDMA_WRITE.0 && opcode.0 <= SendOpcode::RDMA_READ.0;
+    let has_remote = opcode.0 >= SendOpcode::RDMA_WRITE.0 && opcode.0 <= SendOpcode::FETCH_ADD.0;
     let wqe = request(
         opcode,
         has_remote.then_some((remote.address, remote.l_key)),

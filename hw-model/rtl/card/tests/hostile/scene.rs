@@ -1,8 +1,8 @@
 //! The victim, a peer, and traffic that shows that the victim works.
 
-use ferroce_spec::context::{AccessRights, PathMtuCode, RetryAttributes};
+use ferroce_spec::context::{AccessRights, PathMtuCode, RetryAttributes, ServiceCode};
 use ferroce_spec::cqe::CqeStatus;
-use ferroce_spec::wqe::{DataSegment, SendOpcode};
+use ferroce_spec::wqe::{AtomicSegment, DataSegment, SendOpcode};
 use ferroce_units::random::mixed;
 use ferroce_wire::Gid;
 
@@ -20,6 +20,11 @@ pub const REGION_START: u64 = 0x7_0000_0040;
 pub const REGION_LENGTH: u64 = place::DATA_SIZE / 2;
 const PD: u32 = 7;
 const LOG_CQES: u8 = 7;
+/// Operands of all atomics.
+const OPERANDS: AtomicSegment = AtomicSegment {
+    swap_add: 0x0102_0304_0506_0708,
+    compare: 0,
+};
 /// Bytes of the messages of the traffic.
 const MESSAGE: u32 = 3000;
 
@@ -192,6 +197,10 @@ fn segment(l_key: u32, slot: u64) -> DataSegment {
     }
 }
 
+pub fn is_atomic(opcode: SendOpcode) -> bool {
+    matches!(opcode, SendOpcode::COMPARE_SWAP | SendOpcode::FETCH_ADD)
+}
+
 /// Returns a signaled request.
 pub fn request(
     opcode: SendOpcode,
@@ -205,6 +214,8 @@ pub fn request(
         fence: false,
         immediate: [1, 2, 3, 4],
         remote,
+        atomic: is_atomic(opcode).then_some(OPERANDS),
+        datagram: None,
         payload: Payload::Segments(segments),
         is_stale: false,
     }
@@ -215,12 +226,14 @@ pub fn plan() -> QpPlan {
     let mut access = AccessRights::default();
     access.set_remote_read(true);
     access.set_remote_write(true);
+    access.set_remote_atomic(true);
     let mut retry = RetryAttributes::default();
     retry.set_retry_count(3);
     retry.set_rnr_retry(3);
     retry.set_timeout(8);
     retry.set_min_rnr_timer(1);
     QpPlan {
+        service: ServiceCode::RELIABLE_CONNECTED,
         pd: PD,
         log_blocks: 6,
         log_receives: 5,

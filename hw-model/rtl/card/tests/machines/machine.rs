@@ -87,7 +87,11 @@ impl Machine {
     /// memory.
     pub fn new(kind: Kind, number: u8, gid: Gid, pages: &[u64]) -> Self {
         let mac = [2, 0, 0, 0, 0, number];
-        let config = NicConfig::functional(u32::from(number) << 16, mac);
+        let config = NicConfig {
+            // Like the card: atomics are reads and writes.
+            global_atomics: false,
+            ..NicConfig::functional(u32::from(number) << 16, mac)
+        };
         let mut machine = Self {
             device: kind.device(config),
             host: TestHost::new(),

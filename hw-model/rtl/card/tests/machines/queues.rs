@@ -2,14 +2,14 @@
 
 use ferroce_spec::command::{CommandOpcode, NewNumber, QpAttributeMask};
 use ferroce_spec::context::{
-    AccessRights, CqContext, PathMtuCode, QpContext, QpShape, QpStateCode, RetryAttributes,
-    ServiceCode,
+    AccessRights, CqContext, GSI_QPN, PathMtuCode, QpContext, QpShape, QpStateCode,
+    RetryAttributes, ServiceCode,
 };
 use ferroce_spec::cqe::{Cqe, owner_at};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_spec::wqe::{
-    AddressPath, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment, InlineHeader, L_KEY_END,
-    RemoteAddressSegment, SendOpcode, VLAN_NONE,
+    AddressPath, AtomicSegment, BLOCK_SIZE, ControlSegment, ControlWord, DataSegment,
+    DatagramSegment, InlineHeader, L_KEY_END, RemoteAddressSegment, SendOpcode, VLAN_NONE,
 };
 use ferroce_wire::Gid;
 use zerocopy::IntoBytes;
@@ -29,6 +29,7 @@ const FIRST_CQN: u32 = 0;
 /// Attributes with which a QP is created and connected.
 #[derive(Debug, Clone, Copy)]
 pub struct QpPlan {
+    pub service: ServiceCode,
     pub pd: u32,
     pub log_blocks: u8,
     pub log_receives: u8,
@@ -86,6 +87,8 @@ pub struct SendWqe {
     pub fence: bool,
     pub immediate: [u8; 4],
     pub remote: Option<(u64, u32)>,
+    pub atomic: Option<AtomicSegment>,
+    pub datagram: Option<DatagramSegment>,
     pub payload: Payload,
     /// The index in the WQE is wrong.
     pub is_stale: bool,
@@ -95,12 +98,18 @@ impl SendWqe {
     /// Returns the bytes for index `producer` of the ring.
     pub fn bytes(&self, producer: u32) -> Vec<u8> {
         let mut rest: Vec<u8> = Vec::new();
+        if let Some(segment) = &self.datagram {
+            rest.extend(segment.as_bytes());
+        }
         if let Some((virtual_address, r_key)) = self.remote {
             let segment = RemoteAddressSegment {
                 virtual_address,
                 r_key,
                 reserved: 0,
             };
+            rest.extend(segment.as_bytes());
+        }
+        if let Some(segment) = &self.atomic {
             rest.extend(segment.as_bytes());
         }
         let mut control = ControlWord::default();
@@ -185,7 +194,7 @@ impl Machine {
             receive_producer: 0,
         };
         let context = QpContext {
-            service: ServiceCode::RELIABLE_CONNECTED,
+            service: plan.service,
             pd: plan.pd,
             send_cqn: send,
             receive_cqn: receive,
@@ -196,7 +205,10 @@ impl Machine {
             receive_doorbell_slot: qp.send_slot() + 1,
             ..QpContext::default()
         };
-        let chosen = NewNumber::of(self.qpn_base + FIRST_INDEX + number);
+        let chosen = match plan.service {
+            ServiceCode::GSI => NewNumber::of(GSI_QPN),
+            _ => NewNumber::of(self.qpn_base + FIRST_INDEX + number),
+        };
         qp.qpn = self.expect(CommandOpcode::CREATE_QP, chosen.bits(), &context) as u32;
         qp
     }
@@ -226,6 +238,28 @@ impl Machine {
             (QpStateCode::INIT, &init),
             (QpStateCode::RTR, &rtr),
             (QpStateCode::RTS, &rts),
+        ];
+        for (state, mask) in steps {
+            let result = self.modify_qp(qp.qpn, state, mask, context);
+            result.unwrap_or_else(|status| panic!("to {state:?}: {status:?}"));
+        }
+    }
+
+    /// Takes a QP for datagrams from RESET to RTS.
+    pub fn open(&mut self, qp: &TestQp, q_key: u32, send_psn: u32) {
+        use QpAttributeMask as Mask;
+        let context = QpContext {
+            port: 1,
+            q_key,
+            send_psn,
+            ..QpContext::default()
+        };
+        let init = [Mask::set_p_key, Mask::set_port, Mask::set_q_key];
+        type Bits<'a> = &'a [fn(&mut Mask, bool)];
+        let steps: [(QpStateCode, Bits<'_>); 3] = [
+            (QpStateCode::INIT, &init),
+            (QpStateCode::RTR, &[]),
+            (QpStateCode::RTS, &[Mask::set_send_psn]),
         ];
         for (state, mask) in steps {
             let result = self.modify_qp(qp.qpn, state, mask, context);

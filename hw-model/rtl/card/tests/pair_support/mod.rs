@@ -194,13 +194,22 @@ impl<C: Card> PairBus<C> {
 }
 
 /// Returns the cards, and a driver for each. A line of host memory takes `line_latency_cycles`.
+#[allow(dead_code, reason = "some tests make their cards")]
 pub fn open<C: Card>(line_latency_cycles: u64) -> (Arc<Mutex<Pair<C>>>, [Arc<Device>; 2]) {
+    open_made(line_latency_cycles, C::new)
+}
+
+/// Does the same for cards that `make` returns.
+pub fn open_made<C: Card>(
+    line_latency_cycles: u64,
+    make: impl Fn(NicConfig) -> C,
+) -> (Arc<Mutex<Pair<C>>>, [Arc<Device>; 2]) {
     let frames = [Frames::default(), Frames::default()];
     let memories = [(); 2].map(|()| Arc::new(FakeMemory::default()));
     let side = |index: usize| {
         let number = index as u32 + 1;
         let config = NicConfig::functional(number << 16, mac(index));
-        let mut card = C::new(config);
+        let mut card = make(config);
         card.set_line_latency(line_latency_cycles);
         Side {
             card,

@@ -7,15 +7,15 @@
 //!   optional).
 //! - *ACKs*: the set of acknowledged PSNs is omitted, since an ACK covers all earlier PSNs (IBTA
 //!   vol 1, 9.7.5.1.2). The newest PSN is compared, and the MSN of each PSN.
-//! - *MSN of READ responses*, and of NAK 2, which may answer a READ: it must not decrease. It is
-//!   the MSN of the READ or of a later message (chapter 14).
+//! - *MSN of responses of READs and atomics*, and of NAK 2, which may answer a READ: it must not
+//!   decrease. It is the MSN of the READ or of a later message (chapter 14).
 //! - *Credits*: a card may disable flow control (IBTA vol 1, 9.7.7.2).
 //! - *UDP source port, IPv4 identification*: the first comes from the context, the second is
 //!   arbitrary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ferroce_wire::{Extension, Frame, NakCode, Psn, Syndrome};
+use ferroce_wire::{Extension, Frame, NakCode, Psn, Reth, Syndrome};
 
 use crate::wqes::Regions;
 
@@ -30,11 +30,13 @@ pub struct RequestPacket {
     pub solicited: bool,
     /// Address, region and length.
     pub reth: Option<(u64, &'static str, u32)>,
+    /// Operands of an atomic, whose RETH has the bytes of the result.
+    pub operands: Option<(u64, u64)>,
     pub immediate: Option<[u8; 4]>,
     pub payload: Payload,
 }
 
-/// A packet of a READ response.
+/// A packet of a READ response, or the response to an atomic, whose payload is its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponsePacket {
     pub psn: u32,
@@ -93,7 +95,7 @@ impl Stream {
         }
         let psn = frame.headers.bth.psn.value();
         let aeth = match frame.headers.extension {
-            Extension::Aeth(aeth) => Some(aeth),
+            Extension::Aeth(aeth) | Extension::AtomicAck(aeth, _) => Some(aeth),
             Extension::None => None,
             _ => {
                 return Err(format!(
@@ -104,12 +106,16 @@ impl Stream {
         };
         let msn = aeth.map(|aeth| aeth.msn.value());
         self.check_sequence(msn)?;
-        if properties.has_payload() {
+        let result = match frame.headers.extension {
+            Extension::AtomicAck(_, result) => Some(result.original.to_be_bytes().to_vec()),
+            _ => properties.has_payload().then(|| frame.payload().to_vec()),
+        };
+        if let Some(payload) = result {
             self.add_response(ResponsePacket {
                 psn,
                 opcode: opcode.0,
                 has_aeth: aeth.is_some(),
-                payload: Payload::of(frame.payload()),
+                payload: Payload::of(&payload),
             });
             return Ok(());
         }
@@ -140,6 +146,14 @@ impl Stream {
             Extension::RethImmediate(reth, immediate) => (Some(reth), Some(immediate.0)),
             Extension::Immediate(immediate) => (None, Some(immediate.0)),
             Extension::Invalidate(ieth) => (None, Some(ieth.r_key.0.to_be_bytes())),
+            Extension::AtomicEth(atomic) => (
+                Some(Reth {
+                    virtual_address: atomic.virtual_address,
+                    r_key: atomic.r_key,
+                    dma_length: 8,
+                }),
+                None,
+            ),
             other => return Err(format!("{other:?} in a request")),
         };
         let is_read = bth.opcode.0 & 0x1f == READ_REQUEST;
@@ -151,6 +165,10 @@ impl Stream {
                 let region = regions.name_of(reth.r_key.0);
                 (reth.virtual_address, region, reth.dma_length)
             }),
+            operands: match frame.headers.extension {
+                Extension::AtomicEth(atomic) => Some((atomic.swap_or_add, atomic.compare)),
+                _ => None,
+            },
             immediate,
             payload: Payload::of(frame.payload()),
         };

@@ -1,18 +1,20 @@
 //! Generates the program of a seed.
 
-use ferroce_spec::context::{AccessRights, PathMtuCode, RetryAttributes};
+use ferroce_spec::context::{AccessRights, PathMtuCode, RetryAttributes, ServiceCode};
 use ferroce_spec::wqe::{MAX_DATA_SEGMENTS, MAX_INLINE, SendOpcode};
 use ferroce_units::random::Random;
 
 use crate::machines::queues::QpPlan;
 use crate::program::{
-    AREA, CQS, Connection, Flaw, MAX_QPS, Piece, Program, Receive, Request, Step,
+    AREA, CQS, Connection, Flaw, MAX_QPS, Piece, Program, Receive, Request, Step, WORDS, is_atomic,
 };
 
 /// Stream of random numbers for programs.
 const STREAM: u64 = 0;
 /// Length of the longest SEND, and of the shortest valid receive WQE.
 const MAX_SEND: u64 = 4096;
+/// Bytes of the result of an atomic.
+const RESULT: u64 = 8;
 /// The longest WRITE and READ.
 const MAX_REMOTE: u64 = 6144;
 /// Maximum number of windows of a program.
@@ -28,7 +30,7 @@ const LOG_STRIDE: u64 = 5;
 
 /// Without SEND_INVALIDATE: the card has no windows that a peer could invalidate, so it would fail,
 /// and only by time-outs.
-const OPCODES: [SendOpcode; 11] = [
+const OPCODES: [SendOpcode; 14] = [
     SendOpcode::SEND,
     SendOpcode::SEND,
     SendOpcode::SEND_IMMEDIATE,
@@ -39,6 +41,9 @@ const OPCODES: [SendOpcode; 11] = [
     SendOpcode::RDMA_READ,
     SendOpcode::RDMA_READ,
     SendOpcode::RDMA_READ,
+    SendOpcode::COMPARE_SWAP,
+    SendOpcode::FETCH_ADD,
+    SendOpcode::FETCH_ADD,
     SendOpcode::NOP,
 ];
 const REMOTE_FLAWS: [Flaw; 5] = [
@@ -118,6 +123,7 @@ fn plan(random: &Random, mtu: PathMtuCode, is_lossy: bool) -> QpPlan {
     let mut access = AccessRights::default();
     access.set_remote_read(random.below(12) > 0);
     access.set_remote_write(random.below(12) > 0);
+    access.set_remote_atomic(random.below(12) > 0);
     let mut retry = RetryAttributes::default();
     retry.set_retry_count(7);
     retry.set_rnr_retry(match random.below(3) {
@@ -131,6 +137,7 @@ fn plan(random: &Random, mtu: PathMtuCode, is_lossy: bool) -> QpPlan {
     });
     retry.set_min_rnr_timer(1 + random.below(8) as u8);
     QpPlan {
+        service: ServiceCode::RELIABLE_CONNECTED,
         pd: 7 + random.below(2) as u32,
         log_blocks: 4 + random.below(3) as u8,
         log_receives: 1 + random.below(4) as u8,
@@ -169,18 +176,33 @@ fn request(random: &Random, is_lossy: bool) -> Request {
     let max = if is_remote { MAX_REMOTE } else { MAX_SEND };
     let mut length = match opcode {
         SendOpcode::NOP => 0,
+        _ if is_atomic(opcode) => RESULT + random.below(4) * random.below(20),
         _ => message_length(random, max),
     };
-    let is_inline = opcode != SendOpcode::RDMA_READ
+    let is_inline = opcode.0 < SendOpcode::RDMA_READ.0
         && opcode != SendOpcode::NOP
         && random.below(4) == 0
         && length <= MAX_INLINE as u64;
     let flaw = (random.below(20) == 0)
         .then(|| send_flaw(random, is_remote && !is_lossy))
+        .map(|flaw| match random.below(3) {
+            0 if is_atomic(opcode) && is_lossy => Flaw::ShortResult,
+            0 if is_atomic(opcode) => {
+                [Flaw::RemoteAlignment, Flaw::ShortResult][random.below(2) as usize]
+            }
+            _ => flaw,
+        })
         .filter(|flaw| !is_inline || !flaw.is_local() || *flaw == Flaw::Stale);
     if flaw.is_some() {
         // A message of no bytes has no keys.
         length = length.max(1);
+    }
+    if let (true, Some(flaw)) = (is_atomic(opcode), flaw) {
+        // All segments are used, so the fault of the last one has an effect.
+        length = match flaw {
+            Flaw::ShortResult => random.below(RESULT),
+            _ => RESULT,
+        };
     }
     let pieces = if is_inline {
         vec![(random.below(AREA - length) as u32, length as u32)]
@@ -198,21 +220,35 @@ fn request(random: &Random, is_lossy: bool) -> Request {
         },
         is_inline,
         remote: remote_offset(random, opcode, length, fence && !is_lossy) as u32,
+        operands: operands(random),
         immediate: [number[0], number[1], number[2], number[3]],
         signaled: random.below(4) > 0,
-        solicited: random.below(4) == 0 && opcode != SendOpcode::RDMA_READ,
+        solicited: random.below(4) == 0 && opcode.0 < SendOpcode::RDMA_READ.0,
         fence,
         flaw: flaw.filter(|_| opcode != SendOpcode::NOP),
     }
 }
 
+/// Returns the operands of an atomic. A compare and swap often finds the value of an earlier one.
+fn operands(random: &Random) -> (u64, u64) {
+    let operand = || match random.below(3) {
+        0 => random.next(),
+        _ => random.below(2),
+    };
+    (operand(), operand())
+}
+
 /// Returns the place in the peer's target area that a request reads or writes. READs have one half
 /// of it, and only WRITEs with a fence write that half: without a fence, the peer may execute a
 /// WRITE before it has read the data of an earlier READ (contract, chapter 14; IBTA vol 1,
-/// 10.8.3.3). With loss, no WRITE writes it: a READ whose response was lost is executed again.
+/// 10.8.3.3). With loss, no WRITE writes it: a READ whose response was lost is executed again. For
+/// the same reasons, atomics have words that nothing else reads or writes.
 fn remote_offset(random: &Random, opcode: SendOpcode, length: u64, is_ordered: bool) -> u64 {
     let half = AREA / 2;
-    let offset = random.below(half - length);
+    if is_atomic(opcode) {
+        return half - WORDS + 8 * random.below(WORDS / 8);
+    }
+    let offset = random.below(half - WORDS - length);
     if opcode == SendOpcode::RDMA_READ || is_ordered {
         offset
     } else {

@@ -8,8 +8,9 @@
 //!   nothing in such a window: how much it completes before the failure depends on timing.
 //! - With loss, no request fails at the peer: if its NAK were lost, it would fail with another
 //!   status.
-//! - Nothing is posted after a READ whose memory access fails, because the peer may already have
-//!   executed it; and nothing after an invalid WQE, because the start of the next one is unknown.
+//! - Nothing is posted after a READ or atomic whose data the requester cannot write, nor after a
+//!   READ whose memory access fails at the peer, because the peer may already have executed it; and
+//!   nothing after an invalid WQE, because the start of the next one is unknown.
 //! - Receive WQEs are posted before the SENDs that use them, or when both ends are idle.
 
 use std::collections::VecDeque;
@@ -271,7 +272,7 @@ impl Planner<'_> {
         let is_refused = match request.opcode {
             SendOpcode::RDMA_READ => !access.remote_read(),
             SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE => !access.remote_write(),
-            _ => false,
+            _ => request.is_atomic() && !access.remote_atomic(),
         };
         let is_local = request.opcode == SendOpcode::NOP;
         let has_peer = self.ends[qp][1 - side].state == QpStateCode::RTS;
@@ -297,7 +298,7 @@ fn leaves_rest_open(request: &Request) -> bool {
         Some(Flaw::RemotePage | Flaw::LocalKey | Flaw::LocalBounds | Flaw::LocalDomain)
     );
     let is_senseless = matches!(request.flaw, Some(Flaw::Opcode | Flaw::Stale));
-    is_senseless || request.opcode == SendOpcode::RDMA_READ && is_late
+    is_senseless || request.fetches() && is_late
 }
 
 /// Returns true if a flow fails at the sender.
@@ -323,7 +324,7 @@ fn does_not_fit(request: &Request, receive: &Receive) -> bool {
 /// Returns the memory that a failing request may have written partly.
 fn spoiled(qp: usize, side: usize, request: &Request) -> (usize, usize, Area) {
     match request.opcode {
-        SendOpcode::RDMA_READ => (side, qp, Area::Landing),
+        _ if request.fetches() => (side, qp, Area::Landing),
         SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE => (1 - side, qp, Area::Target),
         _ => (1 - side, qp, Area::Received),
     }

@@ -16,18 +16,24 @@ pub const MAX_QPS: usize = 4;
 pub const CQS: usize = 2;
 /// Bytes of each area of the data, see [`Area`].
 pub const AREA: u64 = 0x4000;
+/// Bytes of the target area that only atomics access: the last ones of the half that READs read.
+pub const WORDS: u64 = 64;
 
 /// The data of a QP's end is in four areas, so that no two streams write the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
     /// Payload of SENDs and WRITEs, never written.
     Source,
-    /// Destination of READs.
+    /// Destination of READs and of the results of atomics.
     Landing,
     /// Receive buffers.
     Received,
-    /// Target of the peer's WRITEs and READs.
+    /// Target of the peer's WRITEs, READs and atomics.
     Target,
+}
+
+pub fn is_atomic(opcode: SendOpcode) -> bool {
+    matches!(opcode, SendOpcode::COMPARE_SWAP | SendOpcode::FETCH_ADD)
 }
 
 /// Returns the first byte of an area of a QP's end, as an offset of the data.
@@ -48,6 +54,8 @@ pub enum Flaw {
     RemoteDomain,
     /// A page of the region is not present.
     RemotePage,
+    /// The address of an atomic is not a multiple of eight.
+    RemoteAlignment,
     /// The key of the last data segment: another variant.
     LocalKey,
     /// It ends past the end of the region.
@@ -60,6 +68,8 @@ pub enum Flaw {
     Stale,
     /// A receive WQE: it is shorter than most messages.
     Short,
+    /// An atomic: its segments are shorter than its result.
+    ShortResult,
 }
 
 impl Flaw {
@@ -67,7 +77,12 @@ impl Flaw {
     pub fn is_local(self) -> bool {
         matches!(
             self,
-            Flaw::LocalKey | Flaw::LocalBounds | Flaw::LocalDomain | Flaw::Opcode | Flaw::Stale
+            Flaw::LocalKey
+                | Flaw::LocalBounds
+                | Flaw::LocalDomain
+                | Flaw::Opcode
+                | Flaw::Stale
+                | Flaw::ShortResult
         )
     }
 }
@@ -83,6 +98,8 @@ pub struct Request {
     pub is_inline: bool,
     /// Offset in the peer's target area.
     pub remote: u32,
+    /// Operands of an atomic: value to swap in or to add, value to compare with.
+    pub operands: (u64, u64),
     pub immediate: [u8; 4],
     pub signaled: bool,
     pub solicited: bool,
@@ -91,9 +108,18 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns the bytes of the message.
+    /// Returns the bytes of the segments.
     pub fn length(&self) -> u32 {
         self.pieces.iter().map(|piece| piece.1).sum()
+    }
+
+    pub fn is_atomic(&self) -> bool {
+        is_atomic(self.opcode)
+    }
+
+    /// Returns true for a READ or an atomic: its response brings data.
+    pub fn fetches(&self) -> bool {
+        self.opcode == SendOpcode::RDMA_READ || self.is_atomic()
     }
 
     /// Returns true if it consumes a receive WQE.
@@ -110,8 +136,8 @@ impl Request {
     pub fn is_remote(&self) -> bool {
         matches!(
             self.opcode,
-            SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE | SendOpcode::RDMA_READ
-        )
+            SendOpcode::RDMA_WRITE | SendOpcode::RDMA_WRITE_IMMEDIATE
+        ) || self.fetches()
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Completion {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Success {
     pub opcode: CqeOpcode,
-    /// Only for receives and READs.
+    /// Only for receives, READs and atomics.
     pub bytes: Option<u32>,
     pub immediate: Option<[u8; 4]>,
     pub is_solicited: bool,
@@ -439,7 +439,12 @@ fn qp_seen(context: &QpContext) -> QpSeen {
 fn completion(window: usize, cq: usize, cqe: &Cqe) -> Completion {
     let status = CqeStatus(cqe.word.status());
     let opcode = CqeOpcode(cqe.word.opcode());
-    let has_bytes = opcode.0 & 0x80 != 0 || opcode == CqeOpcode::RDMA_READ;
+    let fetches = [
+        CqeOpcode::RDMA_READ,
+        CqeOpcode::COMPARE_SWAP,
+        CqeOpcode::FETCH_ADD,
+    ];
+    let has_bytes = opcode.0 & 0x80 != 0 || fetches.contains(&opcode);
     let has_immediate = cqe.word.with_immediate() || cqe.word.with_invalidate();
     let is_success = status == CqeStatus::SUCCESS;
     Completion {

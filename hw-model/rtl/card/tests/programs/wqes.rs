@@ -1,7 +1,7 @@
 //! Requests as WQEs: keys and addresses of the regions of both sides.
 
 use ferroce_spec::context::AccessRights;
-use ferroce_spec::wqe::{DataSegment, SendOpcode};
+use ferroce_spec::wqe::{AtomicSegment, DataSegment, SendOpcode};
 
 use crate::machines::machine::{Machine, PAGES, RegionPlan};
 use crate::machines::queues::{Payload, SendWqe};
@@ -58,7 +58,7 @@ impl Regions {
             start: base + 0x1_0000_0100,
             data_offset: area_start(qp, Area::Target),
             length: AREA,
-            access: rights(true, true, true),
+            access: all_rights(),
             is_direct: has_order && program.seed % 2 == 0,
             ..local
         };
@@ -116,6 +116,12 @@ fn rights(local_write: bool, remote_read: bool, remote_write: bool) -> AccessRig
     access
 }
 
+fn all_rights() -> AccessRights {
+    let mut access = rights(true, true, true);
+    access.set_remote_atomic(true);
+    access
+}
+
 fn has_flaw(step: &Step, qp: usize, flaw: Flaw) -> bool {
     let (its_qp, its_flaw) = match step {
         Step::Send { qp, request, .. } => (*qp, request.flaw),
@@ -139,10 +145,11 @@ pub fn blocks(request: &Request) -> usize {
 
 /// Returns the WQE of a request; `inlined` are the bytes of an inline payload.
 pub fn wqe(request: &Request, own: &Regions, peer: &Regions, inlined: Vec<u8>) -> SendWqe {
-    let area = match request.opcode {
-        SendOpcode::RDMA_READ => Area::Landing,
-        _ => Area::Source,
+    let area = match request.fetches() {
+        true => Area::Landing,
+        false => Area::Source,
     };
+    let (swap_add, compare) = request.operands;
     let is_remote = request.is_remote();
     SendWqe {
         opcode: match request.flaw {
@@ -154,6 +161,10 @@ pub fn wqe(request: &Request, own: &Regions, peer: &Regions, inlined: Vec<u8>) -
         fence: request.fence,
         immediate: request.immediate,
         remote: is_remote.then(|| remote(request, peer)),
+        atomic: request
+            .is_atomic()
+            .then_some(AtomicSegment { swap_add, compare }),
+        datagram: None,
         payload: if request.is_inline {
             Payload::Inline(inlined)
         } else {
@@ -171,7 +182,12 @@ pub fn receive_segments(receive: &Receive, own: &Regions) -> Vec<DataSegment> {
 /// Returns address and key of the remote memory.
 fn remote(request: &Request, peer: &Regions) -> (u64, u32) {
     let is_read = request.opcode == SendOpcode::RDMA_READ;
-    let length = u64::from(request.length());
+    let at = u64::from(request.remote);
+    let length = match request.is_atomic() {
+        // The first word after the region.
+        true => 1,
+        false => u64::from(request.length()),
+    };
     let region = match request.flaw {
         Some(Flaw::RemoteRights) if is_read => peer.write_only,
         Some(Flaw::RemoteRights) => peer.read_only,
@@ -180,12 +196,10 @@ fn remote(request: &Request, peer: &Regions) -> (u64, u32) {
         _ => peer.target,
     };
     match request.flaw {
-        Some(Flaw::RemoteKey) => (
-            region.start + u64::from(request.remote),
-            region.key ^ WRONG_VARIANT,
-        ),
+        Some(Flaw::RemoteKey) => (region.start + at, region.key ^ WRONG_VARIANT),
+        Some(Flaw::RemoteAlignment) => (region.start + at + 1 + at / 8 % 7, region.key),
         Some(Flaw::RemoteBounds) => (region.too_far(length), region.key),
-        _ => (region.start + u64::from(request.remote), region.key),
+        _ => (region.start + at, region.key),
     }
 }
 

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use ferroce_driver::{
     CompletionQueue, CompletionStatus, Device, MemoryRegion, PathMtu, QueuePair, SendOperation,
 };
-use ferroce_rtl_card::RtlNic;
+use ferroce_model::Function as _;
+use ferroce_rtl_card::{RtlNic, SlotSizes};
 use ferroce_spec::counter::Counter;
 use ferroce_test_verbs as verbs;
 use pair_support::CableEnd;
@@ -112,15 +113,27 @@ pub struct Traffic {
     load: Load,
     pair: Arc<Mutex<Pair>>,
     sides: [Side; 2],
+    is_in_slot: bool,
 }
 
 impl Traffic {
-    pub fn new(load: Load) -> Self {
-        let (pair, devices) = pair_support::open(load.line_latency_cycles);
+    /// With sizes, both cards are in slots.
+    pub fn new(load: Load, sizes: Option<SlotSizes>) -> Self {
+        let make = |config| match sizes {
+            Some(sizes) => RtlNic::in_slot(&config, sizes),
+            None => RtlNic::new(config),
+        };
+        let (pair, devices) = pair_support::open_made(load.line_latency_cycles, make);
         let sides = [0, 1].map(|side| Side::new(&devices[side], side, &load));
         sides[1].connect(&sides[0], 0, load.mtu);
         sides[0].connect(&sides[1], 1, load.mtu);
-        let traffic = Self { load, pair, sides };
+        let is_in_slot = sizes.is_some();
+        let traffic = Self {
+            load,
+            pair,
+            sides,
+            is_in_slot,
+        };
         let receives = 2 * load.depth() * load.queue_pairs as u32;
         if load.operation == Operation::Send {
             (0..receives).for_each(|at| traffic.post_receive(at as usize % load.queue_pairs));
@@ -169,6 +182,11 @@ impl Traffic {
         let data_side = self.data_side();
         let now = || self.with_pair(|pair| pair.cycles());
         let counted = || {
+            // To read all counters through a slot takes a part of the window.
+            if self.is_in_slot {
+                let sent = self.with_pair(|pair| pair.card(data_side).sent());
+                return [sent.frames, sent.bytes];
+            }
             let counters = self.with_pair(|pair| pair.counters(data_side));
             [Counter::tx_frames, Counter::tx_bytes].map(|counter| counters.value(counter))
         };

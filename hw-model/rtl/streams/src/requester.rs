@@ -1,35 +1,27 @@
-//! The AXI4-Streams of PG213 with 512 bits, dword-aligned, with and without the straddle option: RQ
-//! to requests, and completions to RC.
+//! RQ to requests, and completions to RC.
 
-use ferroce_rtl::LINE;
+use std::collections::VecDeque;
 
-pub type Beat = [u8; LINE];
+use crate::{Beat, LINE, bits};
 
-/// Bytes of a descriptor on RQ.
-pub const DESCRIPTOR: usize = 16;
 /// A second TLP of a beat of RQ begins here.
 const RQ_HALF: usize = 32;
 /// TLPs of RC begin at multiples of this.
 const RC_PLACE: usize = 16;
 
-/// Returns `count` bits of little-endian bytes.
-pub fn bits(bytes: &[u8], at: usize, count: usize) -> u64 {
-    (0..count)
-        .map(|bit| u64::from(bytes[(at + bit) / 8] >> ((at + bit) % 8) & 1) << bit)
-        .sum()
-}
-
 /// A request as it comes from RQ.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Request {
+    /// Descriptor and payload.
     pub bytes: Vec<u8>,
     /// Byte enables of the first and of the last dword.
     pub enables: [u8; 2],
+    /// Its sequence number.
     pub sequence: u8,
 }
 
 /// The receiving side of RQ.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct RequestSink {
     open: Option<Request>,
 }
@@ -41,8 +33,11 @@ impl RequestSink {
     }
 
     /// Takes a beat with its `tuser`; returns the TLPs that end in it.
+    ///
+    /// # Panics
+    /// If the beat is against the rules of PG213.
     pub fn take(&mut self, data: &Beat, user: &[u32; 5]) -> Vec<Request> {
-        let user: Vec<u8> = user.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let user: [u8; 20] = core::array::from_fn(|at| user[at / 4].to_le_bytes()[at % 4]);
         let field = |at, count| bits(&user, at, count) as usize;
         let starts: Vec<usize> = (0..2)
             .filter(|n| field(20 + n, 1) != 0)
@@ -89,21 +84,31 @@ impl RequestSink {
     }
 }
 
+/// A beat of RC and its `tuser`.
+pub type CompletionBeat = (Beat, [u32; 6]);
+
 /// Beats of completions, with their `tuser`.
+#[derive(Debug)]
 pub struct CompletionSource {
-    pub straddles: bool,
-    beats: std::collections::VecDeque<(Beat, [u32; 6])>,
+    straddles: bool,
+    beats: VecDeque<CompletionBeat>,
     /// Bytes of the newest beat that are in use.
     used: usize,
 }
 
 impl CompletionSource {
+    /// Returns a source with or without the straddle option.
     pub fn new(straddles: bool) -> Self {
         Self {
             straddles,
-            beats: std::collections::VecDeque::new(),
+            beats: VecDeque::new(),
             used: LINE,
         }
+    }
+
+    /// Returns true if no beat is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.beats.is_empty()
     }
 
     /// Number of beats that are waiting.
@@ -111,7 +116,8 @@ impl CompletionSource {
         self.beats.len()
     }
 
-    pub fn first(&self) -> Option<&(Beat, [u32; 6])> {
+    /// Returns the beat that is on the port.
+    pub fn first(&self) -> Option<&CompletionBeat> {
         self.beats.front()
     }
 
@@ -120,7 +126,7 @@ impl CompletionSource {
         self.beats.pop_front();
     }
 
-    fn newest(&mut self) -> &mut (Beat, [u32; 6]) {
+    fn newest(&mut self) -> &mut CompletionBeat {
         if self.used >= LINE {
             self.beats.push_back(([0xa5; LINE], [0; 6]));
             self.used = 0;
