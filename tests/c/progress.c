@@ -160,6 +160,12 @@ static void loop(const char *name)
 	else if (IS("poll-flag"))
 		while (!flag)
 			poll_once();
+	else if (IS("count"))
+		while (!flag)
+			counter++;
+	else if (IS("system-call"))
+		while (!flag)
+			getppid();
 	else if (IS("poll-count"))
 		for (int i = 0; i < POLLS; i++)
 			poll_once();

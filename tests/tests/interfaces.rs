@@ -130,3 +130,14 @@ fn rdma_lists_devices_links_and_queue_pairs() {
     let ended = rdma(&["resource", "show", "cq"]);
     assert!(ended.output.contains("not supported"), "{}", ended.output);
 }
+
+/// Goal: calls that change mappings reach libibverbs, which keeps registered memory in its place.
+/// `libferroce_time.so` is loaded before it, and would hide its functions.
+#[test]
+fn mappings_are_left_to_the_verbs_library() {
+    let (files, rest, time) = (on_page("files"), on_page("rest"), on_page("time"));
+    for call in ["mmap", "mmap64", "munmap", "mremap", "madvise", "mprotect"] {
+        assert!(files.contains(call) || rest.contains(call), "{call}");
+        assert!(!time.contains(call), "{call}");
+    }
+}

@@ -110,6 +110,17 @@ impl Conductor {
         match event {
             Event::Thread(program, number) => self.add(program, number),
             Event::Gone(program) => self.remove(&program),
+            Event::Replaced(program) => {
+                self.remove_threads(&program);
+                // The kernel has closed descriptors.
+                self.common.notify(&program, self.world.now(), None);
+            }
+            Event::Wake(program, address) => {
+                let now = self.world.now();
+                self.common
+                    .wake_address(&program, address, u32::MAX, u32::MAX, now);
+            }
+            Event::Notify(program) => self.common.notify(&program, self.world.now(), None),
             Event::Access => {}
             Event::Cm => self.start_cm_agents(),
         }
@@ -149,8 +160,8 @@ impl Conductor {
         let thread = self.world.spawn(program.host, Box::new(thread));
         let mut places = self.common.places.borrow_mut();
         // Sorted by host, so that the result does not depend on which program was faster.
-        let key = |place: &Outsider| (place.program.host, place.number);
-        let before = (program.host, number);
+        let key = |place: &Outsider| (place.program.host, place.program.id, place.number);
+        let before = (program.host, program.id, number);
         let place = places.partition_point(|place| key(place) < before);
         let outsider = Outsider {
             thread,
@@ -161,31 +172,45 @@ impl Conductor {
     }
 
     fn remove(&mut self, program: &Arc<Program>) {
+        self.remove_threads(program);
+        let now = self.world.now();
+        self.common.note_end(program, now);
+        if self.common.parent_of(program).is_some() {
+            // It knows that its child has ended.
+            return;
+        }
+        self.lost_at = Some(RealInstant::now());
+        if !program.has_exited() && !program.is_killed() {
+            self.notify_partner_of(program);
+        }
+    }
+
+    /// Removes what the world has of a program.
+    fn remove_threads(&mut self, program: &Arc<Program>) {
         let is_other = |place: &Outsider| place.program.id != program.id;
         let mut places = self.common.places.borrow_mut();
         for place in places.iter().filter(|place| !is_other(place)) {
             self.world.kill(place.thread);
+            self.common.addresses.borrow_mut().forget(place.thread);
         }
         places.retain(is_other);
         self.is_taken[program.host] = places
             .iter()
             .any(|place| place.program.host == program.host);
         self.common.outsiders.borrow_mut().retain(is_other);
-        self.lost_at = Some(RealInstant::now());
         let now = self.world.now();
         let woken = self.common.streams.borrow_mut().forget(program.id, now);
         for (thread, at) in woken {
             self.world.wake(thread, at);
         }
-        self.shared.take_interrupts(program.host);
+        if program.owns_card() {
+            self.shared.take_interrupts(program.host);
+        }
         drop(places);
         let mut agents = self.common.cm_agents.borrow_mut();
         agents.forget(now, program);
         drop(agents);
         self.common.announce_cm_events(now);
-        if !program.has_exited() && !program.is_killed() {
-            self.notify_partner_of(program);
-        }
     }
 
     /// Ends the processes of programs that a situation of the plan of faults has killed. Their

@@ -1,5 +1,5 @@
 //! The control socket: a program that connects gets a host, and returns it when the connection
-//! ends.
+//! ends, unless its process executes another program, which connects in its place.
 //!
 //! One thread serves it, so that a program is removed before the next one is added.
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ferroce_linux::peer::Peer;
 use ferroce_timed_protocol::VERSION;
-use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::control::{Admission, Message, Refusal};
 use ferroce_timed_protocol::host_name::HostName;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{Mode, fchmod};
@@ -23,15 +23,16 @@ use rustix::net::{
     SocketFlags, SocketType, accept_with, bind, connect, listen, recv, sendmsg, socket_with,
 };
 
-use super::program::{HostFacts, Program};
+use super::processes::{ExecutingProcesses, parent_of};
+use super::program::{HostFacts, Origin, Program};
 use super::shared::{Event, Shared};
 
 /// Only the owner may use the socket.
 const SOCKET_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Backlog of the socket.
-const BACKLOG: i32 = 64;
+const BACKLOG: i32 = 256;
 /// Maximum number of connections at a time, including those that have not joined.
-const MAX_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 1024;
 /// A world that ends with its last program waits this long for the first one.
 const FIRST_PROGRAM: Duration = Duration::from_secs(60);
 
@@ -39,6 +40,22 @@ const FIRST_PROGRAM: Duration = Duration::from_secs(60);
 struct Connection {
     socket: OwnedFd,
     program: Option<Arc<Program>>,
+    /// What the process has executed before. It keeps the turn until the program has a thread.
+    predecessor: Option<Arc<Program>>,
+}
+
+impl Connection {
+    /// Returns true if this was the connection of a process that has closed it.
+    fn has_ended(&self, pid: u32) -> bool {
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
+        let program = self.program.as_ref();
+        program.is_some_and(|program| program.pid == pid)
+            && poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
+    }
 }
 
 /// The control socket and its connections.
@@ -50,8 +67,11 @@ pub struct Listener {
     shared: Arc<Shared>,
     facts: Vec<HostFacts>,
     is_taken: Vec<bool>,
+    /// Programs that have joined on each host.
+    programs_of_host: Vec<u32>,
     connections: Vec<Connection>,
-    programs: u64,
+    executing: ExecutingProcesses,
+    programs_so_far: u64,
     /// True if the world ends with its last program.
     is_once: bool,
 }
@@ -86,9 +106,11 @@ impl Listener {
             stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             shared: Arc::clone(shared),
             is_taken: vec![false; facts.len()],
+            programs_of_host: vec![0; facts.len()],
             facts,
             connections: Vec::new(),
-            programs: 0,
+            executing: ExecutingProcesses::default(),
+            programs_so_far: 0,
             is_once,
         };
         listen(&listener.socket, BACKLOG)?;
@@ -108,16 +130,20 @@ impl Listener {
     pub fn serve(mut self) -> io::Result<()> {
         let start = Instant::now();
         while !self.shared.is_stopping() {
-            let waits_for_first = self.is_once && self.programs == 0;
+            let waits_for_first = self.is_once && self.programs_so_far == 0;
             let limit = waits_for_first.then(|| FIRST_PROGRAM.saturating_sub(start.elapsed()));
             if limit.is_some_and(|limit| limit.is_zero()) {
                 break;
             }
-            let (can_accept, ready) = self.wait(limit)?;
+            let limits = [limit, self.executing.next_limit(Instant::now())];
+            let (can_accept, ready) = self.wait(limits.into_iter().flatten().min())?;
             for place in ready.into_iter().rev() {
                 self.receive(place);
             }
-            if self.is_once && self.programs > 0 && !self.is_taken.contains(&true) {
+            for program in self.executing.take_ended(Instant::now()) {
+                self.end(program);
+            }
+            if self.is_once && self.programs_so_far > 0 && !self.is_taken.contains(&true) {
                 break;
             }
             if can_accept {
@@ -135,7 +161,8 @@ impl Listener {
         ];
         let others = self.connections.iter();
         let others = others.map(|connection| PollFd::new(&connection.socket, PollFlags::IN));
-        let mut all: Vec<_> = own.into_iter().chain(others).collect();
+        let all = own.into_iter().chain(others);
+        let mut all: Vec<_> = all.chain(self.executing.polled()).collect();
         let limit = limit.map(|limit| Timespec {
             tv_sec: limit.as_secs() as i64,
             tv_nsec: limit.subsec_nanos().into(),
@@ -159,6 +186,7 @@ impl Listener {
             self.connections.push(Connection {
                 socket,
                 program: None,
+                predecessor: None,
             });
         }
     }
@@ -173,35 +201,120 @@ impl Listener {
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(_) => 0,
         };
+        if length == 0 {
+            return self.hang_up(place);
+        }
         let message = Message::of_bytes(&bytes[..length]);
-        let is_happy = match (message, connection.program.clone()) {
-            (Some(Message::Join { version, host, .. }), None) => {
-                self.join(place, self.find(version, host))
+        let is_welcome = match (message, connection.program.clone()) {
+            (Some(Message::Join { version, .. }), None) if version != VERSION => {
+                self.refuse(place, Refusal::Version)
             }
+            (
+                Some(Message::Join {
+                    host, admission, ..
+                }),
+                None,
+            ) => self.join(place, host, admission),
+            (Some(Message::Card), Some(program)) => self.give_card(place, &program),
             (Some(Message::Find { version, host }), None) => {
                 self.answer(place, self.find(version, host))
             }
             (Some(Message::Thread { tid }), Some(program)) => self.add_thread(place, &program, tid),
+            (Some(wake @ Message::Wake { address }), Some(program)) => {
+                self.shared.report(Event::Wake(program, address));
+                self.send(place, wake, None)
+            }
+            (Some(Message::Notify), Some(program)) => {
+                self.shared.report(Event::Notify(program));
+                self.send(place, Message::Notify, None)
+            }
             _ => false,
         };
-        if !is_happy {
-            self.hang_up(place);
+        if !is_welcome {
+            let connection = self.connections.swap_remove(place);
+            for program in [connection.predecessor, connection.program] {
+                program.into_iter().for_each(|program| self.end(program));
+            }
         }
     }
 
-    fn join(&mut self, place: usize, host: Result<usize, Refusal>) -> bool {
+    /// Refuses a program. Returns false: it has no further request.
+    fn refuse(&self, place: usize, reason: Refusal) -> bool {
+        self.send(place, Message::Refused { reason }, None);
+        false
+    }
+
+    fn join(&mut self, place: usize, wanted: Option<HostName>, admission: Admission) -> bool {
+        let peer = Peer::of(&self.connections[place].socket);
+        // 0: a process of another PID namespace.
+        let pid = peer.ok().and_then(|peer| peer.process).unwrap_or(0);
+        let origin = self.origin(pid);
+        let host = match &origin {
+            Origin::Parent(other) | Origin::Predecessor(other)
+                if wanted.is_none_or(|wanted| other.name.is_within(wanted)) =>
+            {
+                Ok(other.host)
+            }
+            Origin::Outside if admission == Admission::Members => Err(Refusal::NoMember),
+            _ => self.find(VERSION, wanted),
+        };
+        if let Origin::Predecessor(earlier) = &origin {
+            self.connections[place].predecessor = Some(Arc::clone(earlier));
+        }
+        tracing::debug!(pid, ?origin, ?wanted, ?host, "a program joins");
         let host = match host {
             Ok(host) => host,
-            Err(reason) => {
-                self.send(place, Message::Refused { reason }, None);
-                return false;
-            }
+            Err(reason) => return self.refuse(place, reason),
         };
-        match self.admit(place, host) {
+        match self.admit(place, host, pid, &origin) {
             Ok(file) => self.send(place, Message::Joined { host: host as u32 }, Some(&file)),
             Err(error) => {
                 tracing::warn!(%error, "a program cannot join");
                 false
+            }
+        }
+    }
+
+    /// Returns where the program of a process comes from.
+    fn origin(&mut self, pid: u32) -> Origin {
+        let connections = self.connections.iter_mut();
+        // The end of its connection may not have been received yet.
+        let ended = connections
+            .filter(|connection| connection.has_ended(pid))
+            .find_map(|connection| connection.program.take());
+        let earlier = ended.or_else(|| self.executing.take(pid));
+        if let Some(earlier) = earlier {
+            return Origin::Predecessor(earlier);
+        }
+        let parent = parent_of(pid);
+        let mut programs = self.programs();
+        let parent = programs.find(|program| Some(program.pid) == parent);
+        parent.map_or(Origin::Outside, |parent| Origin::Parent(Arc::clone(parent)))
+    }
+
+    /// Returns the programs of the world.
+    fn programs(&self) -> impl Iterator<Item = &Arc<Program>> {
+        let connections = self.connections.iter();
+        let connected = connections
+            .flat_map(|connection| [&connection.program, &connection.predecessor])
+            .flatten();
+        connected.chain(self.executing.programs())
+    }
+
+    /// Gives a program the card of its host, unless another one has it.
+    fn give_card(&self, place: usize, program: &Arc<Program>) -> bool {
+        let is_owner = |other: &&Arc<Program>| {
+            other.host == program.host && other.owns_card() && other.id != program.id
+        };
+        match self.programs().find(is_owner) {
+            Some(owner) => {
+                let reason = Refusal::Taken { pid: owner.pid };
+                self.send(place, Message::Refused { reason }, None)
+            }
+            None => {
+                program.give_card();
+                let host = program.host as u32;
+                self.send(place, Message::Found { host }, None)
             }
         }
     }
@@ -231,8 +344,7 @@ impl Listener {
 
     /// Returns why a program cannot have a host.
     fn refusal(&self, wanted: HostName) -> Refusal {
-        let programs = self.connections.iter();
-        let mut programs = programs.filter_map(|connection| connection.program.as_ref());
+        let mut programs = self.programs();
         if let Some(program) = programs.find(|program| program.name.is_within(wanted)) {
             return Refusal::Taken { pid: program.pid };
         }
@@ -249,23 +361,34 @@ impl Listener {
         }
     }
 
-    fn admit(&mut self, place: usize, host: usize) -> io::Result<OwnedFd> {
+    fn admit(
+        &mut self,
+        place: usize,
+        host: usize,
+        pid: u32,
+        origin: &Origin,
+    ) -> io::Result<OwnedFd> {
+        self.programs_so_far += 1;
+        let facts = &self.facts[host];
+        let (program, file) = Program::new(self.programs_so_far, host, facts, pid, origin)?;
+        program.set_earlier_programs(self.programs_of_host[host]);
+        self.programs_of_host[host] += 1;
         let connection = &mut self.connections[place];
-        // 0: a process of another PID namespace.
-        let pid = Peer::of(&connection.socket)?.process.unwrap_or(0);
-        self.programs += 1;
-        let (program, file) = Program::new(self.programs, host, &self.facts[host], pid)?;
         connection.program = Some(Arc::new(program));
         self.is_taken[host] = true;
         Ok(file)
     }
 
-    fn add_thread(&self, place: usize, program: &Arc<Program>, tid: u32) -> bool {
+    fn add_thread(&mut self, place: usize, program: &Arc<Program>, tid: u32) -> bool {
         let message = match program.add_thread(tid) {
             Some(number) => {
                 // The world knows of the thread before its creator continues.
                 self.shared
                     .report(Event::Thread(Arc::clone(program), number));
+                match self.connections[place].predecessor.take() {
+                    Some(earlier) => self.replace(earlier),
+                    None => self.enter_into_parent(program),
+                }
                 Message::ThreadNumber {
                     number: number as u32,
                 }
@@ -295,13 +418,52 @@ impl Listener {
         sent.is_ok()
     }
 
+    /// Ends what a process has executed before: its thread passes the turn to its successor.
+    fn replace(&mut self, earlier: Arc<Program>) {
+        earlier.note_end();
+        self.shared.report(Event::Replaced(Arc::clone(&earlier)));
+        earlier.end();
+        self.note_room(earlier.host);
+    }
+
+    /// Notes whether a host has programs, after one has left it.
+    fn note_room(&mut self, host: usize) {
+        let is_taken = self.programs().any(|program| program.host == host);
+        self.is_taken[host] = is_taken;
+    }
+
+    /// Lets the parent of a program know that it is in the world, with its first thread.
+    fn enter_into_parent(&self, program: &Program) {
+        let is_parent = |other: &&Arc<Program>| Some(other.pid) == program.parent;
+        if !program.enter_into_parent() {
+            return;
+        }
+        let parent = self.programs().find(is_parent);
+        tracing::debug!(pid = program.pid, ?parent, "a child has joined");
+        if let Some(parent) = parent {
+            parent.children().add(program.pid);
+        }
+    }
+
+    /// Removes a connection that its program has closed, or the kernel when the process has ended
+    /// or executes another program.
     fn hang_up(&mut self, place: usize) {
         let connection = self.connections.swap_remove(place);
-        if let Some(program) = connection.program {
-            program.end();
-            self.is_taken[program.host] = false;
-            self.shared.report(Event::Gone(program));
+        for program in [connection.predecessor, connection.program] {
+            let Some(program) = program else { continue };
+            let may_return = !program.has_exited() && !program.is_over();
+            if !(may_return && self.executing.add(&program, Instant::now())) {
+                self.end(program);
+            }
         }
+    }
+
+    /// Removes a program.
+    fn end(&mut self, program: Arc<Program>) {
+        tracing::debug!(?program, "a program has ended");
+        program.end();
+        self.note_room(program.host);
+        self.shared.report(Event::Gone(program));
     }
 }
 
@@ -309,11 +471,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         // Another process may have removed it.
         let _ = fs::remove_file(&self.path);
-        for connection in &self.connections {
-            if let Some(program) = &connection.program {
-                program.end();
-            }
-        }
+        self.programs().for_each(|program| program.end());
         self.shared.stop();
     }
 }

@@ -1,15 +1,17 @@
 //! The world's view of a program.
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
 use ferroce_host::mapping::FileIdentity;
 use ferroce_model::preset::costs::Costs;
 use ferroce_model::preset::{Preset, RegionTranslation};
+use ferroce_timed_protocol::children::Children;
 use ferroce_timed_protocol::host_name::HostName;
 use ferroce_timed_protocol::map::SharedPages;
-use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage};
+use ferroce_timed_protocol::page::{CostsPage, ProgramPage, ThreadPage, Turn};
 use ferroce_timed_protocol::page::{NO_REGION_PAGES, REGION_PAGES_OF_KERNEL};
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
 use ferroce_units::Duration;
@@ -72,6 +74,7 @@ impl HostFacts {
     fn write(&self, host: u32, page: &ProgramPage) {
         let cells = [
             (&page.host, host),
+            (&page.host_of_name, u32::from(self.name.host)),
             (&page.hosts, self.hosts),
             (&page.part_id, self.part_id),
             (&page.path_mtu_bytes, self.path_mtu_bytes),
@@ -130,6 +133,25 @@ fn region_pages(translation: RegionTranslation) -> u32 {
     }
 }
 
+/// Where a program comes from.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// Its parent is not in the world.
+    Outside,
+    /// A program of the world has started its process.
+    Parent(Arc<Program>),
+    /// The same process has executed another program before.
+    Predecessor(Arc<Program>),
+}
+
+/// What processes with the same ancestor in the world share.
+#[derive(Debug, Default)]
+struct Family {
+    /// Number of times that one of their threads has written to a descriptor for which others may
+    /// wait.
+    notices: AtomicU64,
+}
+
 /// A program that has joined.
 pub struct Program {
     /// Unique number.
@@ -140,15 +162,25 @@ pub struct Program {
     pub name: HostName,
     /// Process ID, as the kernel reports it.
     pub pid: u32,
+    /// Process ID of its parent, if that is in the world.
+    pub parent: Option<u32>,
+    family: Arc<Family>,
+    /// True if it has the card of its host.
+    owns_card: AtomicBool,
+    /// True if its process lives on outside of the world.
+    has_left: AtomicBool,
+    /// True if its parent knows that it is in the world.
+    is_entered: AtomicBool,
+    /// True if the parent knows that the program has ended, or the program has a successor.
+    is_end_noted: AtomicBool,
     pages: SharedPages,
     /// A bit for each page in use by a thread.
     used: Mutex<u64>,
     is_over: AtomicBool,
     /// True if the plan of faults has killed it.
     is_killed: AtomicBool,
-    /// Number of times that one of its threads has written to a descriptor for which others may
-    /// wait.
-    notices: AtomicU64,
+    /// Interrupts that are not of the card: a bit for each.
+    interrupts: AtomicU64,
 }
 
 const _: () = assert!(MAX_THREADS <= u64::BITS as usize);
@@ -159,32 +191,149 @@ impl Program {
     ///
     /// # Errors
     /// No memory or no descriptors.
-    pub fn new(id: u64, host: usize, facts: &HostFacts, pid: u32) -> io::Result<(Self, OwnedFd)> {
+    pub fn new(
+        id: u64,
+        host: usize,
+        facts: &HostFacts,
+        pid: u32,
+        origin: &Origin,
+    ) -> io::Result<(Self, OwnedFd)> {
         let file = SharedPages::create()?;
         let pages = SharedPages::map(&file)?;
-        facts.write(host as u32, &pages.pages().program);
+        let page = &pages.pages().program;
+        facts.write(host as u32, page);
+        let (family, parent) = match origin {
+            Origin::Outside => (Arc::default(), None),
+            Origin::Parent(parent) => (Arc::clone(&parent.family), Some(parent.pid)),
+            Origin::Predecessor(earlier) => {
+                page.children.adopt(&earlier.page_of_program().children);
+                (Arc::clone(&earlier.family), earlier.parent)
+            }
+        };
+        // The process was entered with its first program.
+        let is_entered = matches!(origin, Origin::Predecessor(_));
+        if let Origin::Parent(other) | Origin::Predecessor(other) = origin {
+            page.inner_pipes
+                .add_all(&other.page_of_program().inner_pipes);
+            page.since_ps.store(other.clock_ps(), Ordering::Relaxed);
+            page.is_member.store(1, Ordering::Relaxed);
+        }
         let program = Self {
             id,
             host,
             name: facts.name,
             pid,
+            parent,
+            family,
+            owns_card: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
+            is_entered: AtomicBool::new(is_entered),
+            is_end_noted: AtomicBool::new(false),
             pages,
             used: Mutex::new(0),
             is_over: AtomicBool::new(false),
             is_killed: AtomicBool::new(false),
-            notices: AtomicU64::new(0),
+            interrupts: AtomicU64::new(0),
         };
         Ok((program, file))
     }
 
+    fn page_of_program(&self) -> &ProgramPage {
+        &self.pages.pages().program
+    }
+
+    /// Returns the clock of its thread that has the turn.
+    fn clock_ps(&self) -> u64 {
+        let threads = self.pages.pages().threads.iter();
+        let running = threads.filter(|page| page.turn() == Turn::Thread);
+        let clocks = running.map(|page| page.clock_ps.load(Ordering::Relaxed));
+        clocks.max().unwrap_or(0)
+    }
+
+    /// Returns true if both have the same ancestor in the world, or are the same.
+    pub fn is_related_to(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.family, &other.family)
+    }
+
+    /// Returns true if it has the card of its host.
+    pub fn owns_card(&self) -> bool {
+        self.owns_card.load(Ordering::Relaxed)
+    }
+
+    /// Gives it the card of its host.
+    pub fn give_card(&self) {
+        self.owns_card.store(true, Ordering::Relaxed);
+    }
+
+    /// Records how many programs were on its host before it.
+    pub fn set_earlier_programs(&self, count: u32) {
+        let earlier_programs = &self.page_of_program().earlier_programs;
+        earlier_programs.store(count, Ordering::Relaxed);
+    }
+
+    /// Records that its process lives on outside of the world.
+    pub fn note_left(&self) {
+        self.has_left.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns true if its process lives on outside of the world.
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::SeqCst)
+    }
+
+    /// Records that its parent knows that it is in the world. Returns false if that was so before.
+    pub fn enter_into_parent(&self) -> bool {
+        !self.is_entered.swap(true, Ordering::Relaxed)
+    }
+
+    /// Records that its end is known to its parent, or is none because it has a successor. Returns
+    /// false if that was so before.
+    pub fn note_end(&self) -> bool {
+        !self.is_end_noted.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns its children.
+    pub fn children(&self) -> &Children {
+        &self.page_of_program().children
+    }
+
+    /// Adds interrupts that are not of the card.
+    pub fn add_interrupts(&self, interrupts: u64) {
+        self.interrupts.fetch_or(interrupts, Ordering::Relaxed);
+    }
+
+    /// Returns true if there are interrupts that are not of the card.
+    pub fn has_interrupts(&self) -> bool {
+        self.interrupts.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes these interrupts.
+    pub fn take_interrupts(&self) -> u64 {
+        if self.has_interrupts() {
+            self.interrupts.swap(0, Ordering::Relaxed)
+        } else {
+            0
+        }
+    }
+
     /// Records that a thread has written to a descriptor that others may wait for.
     pub fn notify(&self) {
-        self.notices.fetch_add(1, Ordering::Relaxed);
+        self.family.notices.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns how often that has happened.
     pub fn notices(&self) -> u64 {
-        self.notices.load(Ordering::Relaxed)
+        self.family.notices.load(Ordering::Relaxed)
+    }
+
+    /// Records that one of its threads has left simulated time, in this call.
+    pub fn note_departure(&self, call: &str) {
+        self.pages.pages().program.departures.note(call);
+    }
+
+    /// Returns how often threads have left simulated time.
+    pub fn departures(&self) -> u32 {
+        self.page_of_program().departures.count()
     }
 
     /// Returns the page of a thread.
@@ -291,14 +440,14 @@ impl fmt::Debug for Program {
 
 #[cfg(test)]
 mod tests {
-    use ferroce_timed_protocol::page::Turn;
-
     use super::*;
 
     fn program() -> Program {
         let preset = Preset::load("cx5-100g").expect("built in");
         let facts = HostFacts::new(HostName::of_host(1), &preset, 2, 7, 4);
-        Program::new(1, 1, &facts, 77).expect("memory").0
+        Program::new(1, 1, &facts, 77, &Origin::Outside)
+            .expect("memory")
+            .0
     }
 
     #[test]

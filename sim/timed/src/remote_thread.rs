@@ -17,15 +17,16 @@ use ferroce_driver::bus::Bus;
 use ferroce_platform::os::time_stamp::{disable_rdtsc, machine_ns};
 use ferroce_spec::doorbell::{BAR2_SIZE, SLOT_SIZE};
 use ferroce_spec::register::BAR0_SIZE;
-use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::cm::{self, CmCall};
 use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_timed_protocol::request::{Check, Wait};
 use ferroce_timed_protocol::spin_policy::SpinPolicy;
 use ferroce_timed_protocol::store::{Store, StoreKind};
+use ferroce_timed_protocol::{MOST_AHEAD_PS, STUCK};
 use ferroce_units::{Duration, Instant};
 use ferroce_world::{Cpu, Next, Thread, ThreadId, Waker, Watch};
 
+use super::addresses::{Addresses, Place};
 use super::cm_agent::CmAgents;
 use super::program::Program;
 use super::shared::{Event, Shared};
@@ -33,13 +34,17 @@ use super::stall::{Stall, Verdict};
 use super::streams::{Readable, Streams};
 
 mod cm_calls;
+mod each_other;
 mod record_work;
+mod reports;
 
 use record_work::record_work;
 
 /// Time limit of a wait in the kernel. Longer than a kernel tick: for a shorter limit the kernel
 /// reprograms its timer, which costs a virtual machine more than the wait.
 const LIMIT: RealDuration = RealDuration::from_millis(20);
+/// The same for a thread that lets time pass in steps: a step for each of these.
+const STUCK_LIMIT: RealDuration = RealDuration::from_millis(1);
 /// Latest valid clock of a thread, about 53 days.
 const MAX_CLOCK_PS: u64 = 1 << 62;
 /// Longest iteration of a polling loop, and longest wake-up latency: ten seconds.
@@ -60,6 +65,7 @@ pub struct Common {
     pub cm_agents: RefCell<CmAgents<Program>>,
     pub waker: Waker,
     pub streams: RefCell<Streams>,
+    pub addresses: RefCell<Addresses<ThreadId>>,
     pub outsiders: RefCell<Vec<Outsider>>,
     /// Decides how long the world spins for a thread before it sleeps in the kernel.
     spin_policy: SpinPolicy,
@@ -77,6 +83,7 @@ impl Common {
             cm_agents: RefCell::new(cm_agents),
             waker,
             streams: RefCell::default(),
+            addresses: RefCell::default(),
             outsiders: RefCell::default(),
             spin_policy,
             places: RefCell::default(),
@@ -103,6 +110,10 @@ enum Goal {
     Return,
     /// The world to reach the time of its call of RDMA CM.
     Cm(CmCall),
+    /// Another thread of its program to wake this address.
+    Address(Place),
+    /// Its own time: it was the last one at a barrier.
+    LastAtBarrier,
 }
 
 /// Reason why a program is removed.
@@ -184,6 +195,7 @@ impl RemoteThread {
     fn run(&mut self, cpu: &mut Cpu<'_>) -> Next {
         let program = Arc::clone(&self.program);
         let page = program.page(self.number);
+        self.note_wake(cpu.thread());
         loop {
             self.write_turn_state(cpu, page);
             if !page.pass(Turn::Thread) {
@@ -192,10 +204,11 @@ impl RemoteThread {
             let next = match self.await_turn(page) {
                 Back::Turn => self.take_back(cpu, page),
                 Back::Outside => {
+                    program.note_departure(&page.last_call.get());
                     self.explain();
                     Some(self.go_outside(cpu))
                 }
-                Back::Ended => Some(self.end(cpu)),
+                Back::Ended => Some(self.die(cpu, page)),
             };
             if let Some(next) = next {
                 return next;
@@ -212,14 +225,14 @@ impl RemoteThread {
             self.quiet_until
         };
         let (hidden_until, reaction) = self.common.waker.hidden_until(cpu.thread());
-        let shared = &self.common.shared;
+        let interrupts = self.common.take_interrupts(&self.program);
         for (cell, value) in [
             (&page.clock_ps, cpu.now().as_ps()),
             (&page.begun_ps, self.caught_up.as_ps()),
             (&page.quiet_until_ps, quiet_until.as_ps()),
             (&page.hidden_until_ps, hidden_until.as_ps()),
             (&page.reaction_ps, reaction.as_ps()),
-            (&page.interrupts, shared.take_interrupts(self.program.host)),
+            (&page.interrupts, interrupts),
             (&page.answer, std::mem::take(&mut self.answer)),
         ] {
             cell.store(value, Ordering::Relaxed);
@@ -229,63 +242,44 @@ impl RemoteThread {
         self.goal = Goal::Turn;
     }
 
-    /// Reports a thread that computes while simulated time stands still.
-    fn report_stall(&self, stall: &Stall) {
-        let Program { name, pid, .. } = *self.program;
-        eprintln!(
-            "ferroce world: process {pid} on host {name} computes for long without a call, or runs \
-             a loop that cannot be proven to wait for memory; time waits for it: {stall}"
-        );
-    }
-
-    /// Reports calls that continue while the clock stands still.
-    fn report_standing_clock(&self, page: &ThreadPage, stall: &Stall) {
-        let Program { name, pid, .. } = *self.program;
-        let clock = Instant(page.clock_ps.load(Ordering::Relaxed));
-        eprintln!(
-            "ferroce world: process {pid} on host {name} makes call after call, and its clock stands at \
-             {} ps; the last call is {}; time waits for it, also for a thread that it may wait for: \
-             {stall}",
-            clock.as_ps(),
-            page.last_call.get()
-        );
-    }
-
-    /// Reports once why the world continues without the thread.
-    fn explain(&mut self) {
-        if !std::mem::replace(&mut self.has_explained, true) {
-            let Program { name, pid, .. } = *self.program;
-            let tid = self.program.page(self.number).tid.load(Ordering::Relaxed);
-            let stall = Stall::new(pid, tid, RealInstant::now());
-            eprintln!(
-                "ferroce world: process {pid} on host {name} waits for something that its \
-                 world does not model, and time continues without it: {stall}"
-            );
-        }
-    }
-
     fn await_turn(&self, page: &ThreadPage) -> Back {
         let mut stall = None;
+        let is_stuck = page.is_stuck.load(Ordering::Relaxed) != 0;
+        let limit = if is_stuck { STUCK_LIMIT } else { LIMIT };
         disable_rdtsc();
         let spin_policy = &self.common.spin_policy;
-        let mut turn = spin_policy.wait(page, Turn::Thread, LIMIT);
+        let mut turn = spin_policy.wait(page, Turn::Thread, limit);
         loop {
             match turn {
-                Turn::World => return Back::Turn,
+                Turn::World => {
+                    if is_stuck && page.last_call.get() != STUCK {
+                        page.is_stuck.store(0, Ordering::Relaxed);
+                    }
+                    return Back::Turn;
+                }
                 Turn::Ended => return Back::Ended,
                 Turn::Thread => {}
             }
             let now = RealInstant::now();
             let stall = stall.get_or_insert_with(|| {
                 let tid = page.tid.load(Ordering::Relaxed);
-                Stall::new(self.program.pid, tid, now)
+                let mut stall = Stall::new(self.program.pid, tid, now);
+                if is_stuck {
+                    stall.set_stuck();
+                }
+                stall
             });
             let calls = page.calls.load(Ordering::Relaxed);
             let uses = self.common.shared.uses(self.program.host);
             let clock_ps = page.clock_ps.load(Ordering::Relaxed);
             match stall.check(calls.wrapping_add(uses), clock_ps, now) {
                 Verdict::Outside if page.turn() == Turn::Thread => return Back::Outside,
-                Verdict::Spinning => self.report_stall(stall),
+                Verdict::Spinning => {
+                    self.report_stall(stall);
+                    self.program.note_departure(STUCK);
+                    page.is_stuck.store(1, Ordering::Relaxed);
+                    stall.set_stuck();
+                }
                 Verdict::Standing => self.report_standing_clock(page, stall),
                 _ => {}
             }
@@ -296,7 +290,7 @@ impl RemoteThread {
                 let (name, pid) = (self.program.name, self.program.pid);
                 format!("waiting for a thread of process {pid} on host {name}: {stall}\n")
             });
-            turn = page.sleep_while(Turn::Thread, LIMIT);
+            turn = page.sleep_while(Turn::Thread, limit);
         }
     }
 
@@ -363,7 +357,7 @@ impl RemoteThread {
                 self.has_stored = true;
                 cpu.spend_until(at);
                 let now = cpu.now();
-                self.store(now, &store)?;
+                self.store(cpu.thread(), now, &store)?;
                 self.fenced = self.fenced + (cpu.now() - now);
             }
         }
@@ -392,6 +386,9 @@ impl RemoteThread {
         let clock = clock + self.fenced;
         cpu.spend_until(clock);
         let wait = page.request.get().ok_or(ProtocolError::Request)?;
+        let (program, number, call) = (self.program.id, self.number, page.last_call.get());
+        let calls = page.calls.load(Ordering::Relaxed);
+        tracing::trace!(program, number, ?clock, calls, call, ?wait, "a turn");
         match wait {
             Wait::Room if self.is_close(clock) => return Ok(None),
             Wait::Check if self.is_up_to_date(clock) => return Ok(None),
@@ -447,6 +444,10 @@ impl RemoteThread {
             Wait::OnStream { stream } => self.aim(Goal::Stream(stream), clock),
             Wait::OnConnection { port } => self.aim(Goal::Connection(port), clock),
             Wait::Cm(call) => self.aim(Goal::Cm(call), clock),
+            Wait::OnAddress { address, bits } => self.wait_at(cpu.thread(), address, bits, clock),
+            Wait::AtBarrier { address, threads } => {
+                self.arrive(cpu.thread(), address, threads, clock)
+            }
             Wait::External => {
                 // The thread keeps its turn, for as long as it needs.
                 page.pass(Turn::Thread);
@@ -456,22 +457,6 @@ impl RemoteThread {
         })
     }
 
-    /// Lets other polling threads of the program check, after a turn in which this thread may have
-    /// done what they wait for. A thread that only polls, or continues at once, does not trigger
-    /// this: polling threads would wake each other in every turn. They check from time to time
-    /// anyway.
-    fn let_others_check(&mut self, cpu: &Cpu<'_>, wait: &Wait) {
-        let rests = !matches!(wait, Wait::Check | Wait::Room | Wait::OnWrite { .. });
-        if !(std::mem::replace(&mut self.has_rested, rests) || rests) {
-            return;
-        }
-        for place in &*self.common.places.borrow() {
-            if place.program.id == self.program.id && place.number != self.number {
-                self.common.waker.look_again(place.thread, cpu.now());
-            }
-        }
-    }
-
     /// Checks for `goal` when the world has reached the thread's time.
     fn aim(&mut self, goal: Goal, clock: Instant) -> Next {
         self.goal = goal;
@@ -479,7 +464,12 @@ impl RemoteThread {
     }
 
     /// Executes one store of the thread.
-    fn store(&mut self, now: Instant, store: &Store) -> Result<(), ProtocolError> {
+    fn store(
+        &mut self,
+        thread: ThreadId,
+        now: Instant,
+        store: &Store,
+    ) -> Result<(), ProtocolError> {
         let Store { kind, slot, .. } = *store;
         let invalid = || ProtocolError::Store { kind, slot };
         let word = |place: usize| store.words().get(place).copied().ok_or_else(invalid);
@@ -528,7 +518,13 @@ impl RemoteThread {
             StoreKind::Close => streams.close(word(0)?, program, now),
             StoreKind::Check => None,
             StoreKind::Notify => {
-                self.common.notify(&self.program, now, Some(self.number));
+                self.common.notify(&self.program, now, Some(thread));
+                None
+            }
+            StoreKind::Wake => {
+                let (address, bits) = (word(0)?, word(1)? as u32);
+                let common = &self.common;
+                self.answer = common.wake_address(&self.program, address, slot, bits, now);
                 None
             }
             StoreKind::Work => return Err(invalid()),
@@ -559,7 +555,7 @@ impl RemoteThread {
     fn answer_if_readable(&mut self, cpu: &mut Cpu<'_>, readable: Readable) -> Option<Next> {
         match readable {
             Readable::Bytes(bytes) => self.answer = bytes,
-            _ if self.deadline <= cpu.now() => self.answer = NOTHING,
+            _ if self.deadline <= cpu.now() || self.is_interrupted() => self.answer = NOTHING,
             Readable::At(at) => return Some(self.wait_for(cpu, Next::At(at))),
             Readable::Unknown => return Some(self.wait_for(cpu, Next::Parked)),
         }
@@ -568,8 +564,7 @@ impl RemoteThread {
 
     /// Returns true if an interrupt is there, or the program was notified since `notices`.
     fn is_due(&self, notices: u64) -> bool {
-        let has_interrupts = self.common.shared.has_interrupts(self.program.host);
-        has_interrupts || self.program.notices() != notices
+        self.common.has_interrupts(&self.program) || self.program.notices() != notices
     }
 
     /// Keeps the deadline.
@@ -596,11 +591,24 @@ impl RemoteThread {
         self.run(cpu)
     }
 
+    /// Ends a thread whose process has ended in its turn, or executes another program: that goes on
+    /// at the thread's time.
+    fn die(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Next {
+        let clock = page.clock_ps.load(Ordering::Relaxed).min(MAX_CLOCK_PS);
+        cpu.spend_until(Instant(clock).max(cpu.now()));
+        cpu.leave();
+        self.end(cpu)
+    }
+
     fn end(&mut self, cpu: &Cpu<'_>) -> Next {
         let thread = cpu.thread();
         self.program.remove_thread(self.number);
         let mut places = self.common.places.borrow_mut();
         places.retain(|place| place.thread != thread);
+        drop(places);
+        if self.program.has_exited() {
+            self.common.note_end(&self.program, cpu.now());
+        }
         Next::Done
     }
 }
@@ -612,7 +620,7 @@ impl Thread for RemoteThread {
         }
         let (program, thread) = (self.program.id, cpu.thread());
         match self.goal {
-            Goal::Turn | Goal::Sleep => {}
+            Goal::Turn | Goal::Sleep | Goal::Address(_) | Goal::LastAtBarrier => {}
             Goal::Stores => {
                 let program = Arc::clone(&self.program);
                 self.goal = Goal::Turn;

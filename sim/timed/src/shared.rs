@@ -15,6 +15,13 @@ pub enum Event {
     Thread(Arc<Program>, usize),
     /// A program has left.
     Gone(Arc<Program>),
+    /// A program has executed another one, which has joined.
+    Replaced(Arc<Program>),
+    /// A thread outside of the world wakes threads of its program that wait for this address.
+    Wake(Arc<Program>, u64),
+    /// A thread outside of the world has done something for which threads of its program may wait
+    /// that wait for events.
+    Notify(Arc<Program>),
     /// A client has used a card.
     Access,
     /// A program has opened its first channel of RDMA CM in this world.

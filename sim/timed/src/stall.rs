@@ -16,8 +16,10 @@ const FUTEX_LIMIT: Duration = Duration::from_secs(2);
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// A thread that has computed for this long, and could not be proven to wait for memory, is
-/// reported.
+/// reported. From then on it lets time pass in steps, with the next probes.
 const SPIN_LIMIT: Duration = Duration::from_secs(5);
+/// Pause before each of these probes.
+const STUCK_PAUSE: Duration = Duration::from_millis(1);
 /// Upon this signal the library in the program checks whether the thread is in a loop that only a
 /// change of memory can end.
 const PROBE_SIGNAL: i32 = 48;
@@ -61,6 +63,8 @@ pub struct Stall {
     pause: Duration,
     probed: Instant,
     is_mentioned: bool,
+    /// True if the thread lets time pass with each probe.
+    is_stuck: bool,
     /// The thread's clock, and the time since which it has stood still.
     clock: Option<(u64, Instant)>,
     is_standing: bool,
@@ -78,17 +82,25 @@ impl Stall {
             pause: FIRST_PAUSE,
             probed: now,
             is_mentioned: false,
+            is_stuck: false,
             clock: None,
             is_standing: false,
         }
+    }
+
+    /// Notes that the thread lets time pass with each probe.
+    pub fn set_stuck(&mut self) {
+        self.is_stuck = true;
+        self.is_mentioned = true;
     }
 
     /// Checks the thread. It is outside if it sleeps and has not run since an earlier check; while
     /// it computes, it is probed from time to time for an endless loop. `calls` is its call count.
     pub fn check(&mut self, calls: u64, clock_ps: u64, now: Instant) -> Verdict {
         if self.calls != Some(calls) {
-            let (clock, is_standing) = (self.clock, self.is_standing);
+            let (clock, is_standing, is_stuck) = (self.clock, self.is_standing, self.is_stuck);
             *self = Self::new(self.pid, self.tid, now);
+            self.is_stuck = is_stuck;
             self.calls = Some(calls);
             self.is_standing = is_standing;
             self.clock = clock.filter(|(at_ps, _)| *at_ps == clock_ps);
@@ -100,7 +112,7 @@ impl Stall {
                 Verdict::Busy
             };
         }
-        if now - self.since < FIRST_PAUSE {
+        if now - self.since < self.first_pause() {
             return Verdict::Busy;
         }
         let Some(observation) = self.observe() else {
@@ -110,7 +122,7 @@ impl Stall {
             return self.is_outside(observation, now);
         }
         self.observation = None;
-        if now - self.probed >= self.pause {
+        if self.is_stuck || now - self.probed >= self.pause {
             self.probed = now;
             self.pause = (self.pause * 2).min(LAST_PAUSE);
             if self.takes_probes() {
@@ -122,6 +134,14 @@ impl Stall {
             Verdict::Spinning
         } else {
             Verdict::Busy
+        }
+    }
+
+    fn first_pause(&self) -> Duration {
+        if self.is_stuck {
+            STUCK_PAUSE
+        } else {
+            FIRST_PAUSE
         }
     }
 

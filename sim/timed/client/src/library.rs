@@ -118,6 +118,17 @@ impl Library {
         Ok(Self { table, program })
     }
 
+    /// Asks for the card of this program's host.
+    ///
+    /// # Errors
+    /// Another process of the host has it, or the world has ended.
+    pub fn request_card(&self) -> Result<(), JoinError> {
+        match (self.table.request_card)() {
+            0 => Ok(()),
+            errno => Err(JoinError::of_errno(errno, (self.table.refusal)())),
+        }
+    }
+
     /// Returns the page of this program.
     #[inline]
     pub fn program(&self) -> &'static ProgramPage {

@@ -81,6 +81,9 @@ impl Membership {
 
     /// Opens the host's card.
     fn open(&self) -> Result<Attached, AttachError> {
+        self.library
+            .request_card()
+            .map_err(|error| not_joined(&self.socket, error))?;
         let bus = TimedBus::open(self.library, &self.socket)
             .map_err(|error| self.failure(&error, error.errno()))?;
         Ok(Attached {

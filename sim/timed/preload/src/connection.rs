@@ -5,22 +5,22 @@
 #![expect(unsafe_code, reason = "a descriptor by its number, and socket options")]
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use ferroce_timed_protocol::control::{Message, Refusal};
+use ferroce_timed_protocol::control::{Admission, Message, Refusal};
 use ferroce_timed_protocol::host_name::{self, HostName};
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::{MAX_THREADS, VERSION};
-use rustix::io::{Errno, IoSliceMut, retry_on_intr};
+use rustix::io::{Errno, IoSliceMut, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType, connect, recvmsg, send, socket_with,
 };
-use rustix::process::getpid;
 use rustix::thread::sched_yield;
 
 use crate::joined;
+use crate::os::SignalsBlocked;
 
 /// The connection; negative: none.
 static CONNECTION: AtomicI32 = AtomicI32::new(-1);
@@ -39,25 +39,38 @@ pub fn current() -> Option<BorrowedFd<'static>> {
     (connection >= 0).then(|| unsafe { BorrowedFd::borrow_raw(connection) })
 }
 
+/// Returns the number of its descriptor.
+pub fn number() -> Option<u32> {
+    u32::try_from(CONNECTION.load(Ordering::Acquire)).ok()
+}
+
+/// Returns true if this is its descriptor.
+pub fn is(fd: RawFd) -> bool {
+    fd >= 0 && fd == CONNECTION.load(Ordering::Acquire)
+}
+
 /// Returns the reason of the last refusal.
 pub fn refusal() -> u64 {
     REFUSAL.load(Ordering::Relaxed)
 }
 
 /// Connects to the world that `FERROCE_WORLD` names, and maps its pages.
-pub fn open() -> Result<(), Errno> {
+pub fn open(admission: Admission) -> Result<(), Errno> {
     let path = std::env::var_os("FERROCE_WORLD").ok_or(Errno::NODEV)?;
     let host = wanted_host()?;
     let address = SocketAddrUnix::new(path.as_os_str())?;
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let socket = out_of_the_way(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)?;
     retry_on_intr(|| connect(&socket, &address))?;
     if !is_trusted(socket.as_fd()) {
         return Err(Errno::PERM);
     }
-    let pid = getpid().as_raw_nonzero().get() as u32;
-    let version = VERSION;
-    let (answer, file) = exchange(socket.as_fd(), Message::Join { version, pid, host })?;
+    let join = Message::Join {
+        version: VERSION,
+        host,
+        admission,
+    };
+    let (answer, file) = exchange(socket.as_fd(), join)?;
     match answer {
         Message::Joined { .. } => {}
         Message::Refused { reason } => return Err(errno_of(reason)),
@@ -72,6 +85,18 @@ pub fn open() -> Result<(), Errno> {
     joined::set_pages(pages.pages());
     CONNECTION.store(socket.into_raw_fd(), Ordering::Release);
     Ok(())
+}
+
+/// The lowest number for the descriptor of the connection, if the process may have as many:
+/// programs close and replace descriptors with small numbers, and expect to get these numbers.
+const FIRST_DESCRIPTOR: RawFd = 500;
+/// The first number that is not a standard stream.
+const FIRST_OTHER: RawFd = 3;
+
+/// Gives a descriptor a large number.
+fn out_of_the_way(socket: OwnedFd) -> Result<OwnedFd, Errno> {
+    fcntl_dupfd_cloexec(&socket, FIRST_DESCRIPTOR)
+        .or_else(|_| fcntl_dupfd_cloexec(&socket, FIRST_OTHER))
 }
 
 /// Returns the host that the environment names, if it names one.
@@ -111,19 +136,48 @@ fn is_trusted(connection: BorrowedFd) -> bool {
 
 /// Requests a page for the thread of this number in the kernel. Returns the page's number.
 pub fn request_thread(tid: u32) -> Result<usize, Errno> {
-    while IS_BUSY.swap(1, Ordering::Acquire) != 0 {
-        sched_yield();
-    }
-    let answer = match current() {
-        Some(connection) => exchange(connection, Message::Thread { tid }),
-        None => Err(Errno::NOTCONN),
-    };
-    IS_BUSY.store(0, Ordering::Release);
-    match answer?.0 {
+    match ask(Message::Thread { tid })? {
         Message::ThreadNumber { number } if (number as usize) < MAX_THREADS => Ok(number as usize),
         Message::Refused { reason } => Err(errno_of(reason)),
         _ => Err(Errno::PROTO),
     }
+}
+
+/// Requests the card of the host.
+pub fn request_card() -> Result<(), Errno> {
+    match ask(Message::Card)? {
+        Message::Found { .. } => Ok(()),
+        Message::Refused { reason } => Err(errno_of(reason)),
+        _ => Err(Errno::PROTO),
+    }
+}
+
+/// Wakes threads that wait for an address, from a thread outside of the world.
+pub fn wake(address: u64) {
+    // Without an answer the world has ended, and all its threads go on.
+    let _ = ask(Message::Wake { address });
+}
+
+/// Lets threads of the program that wait for events check again, from a thread outside of the
+/// world.
+pub fn notify() {
+    // Without an answer the world has ended, and all its threads go on.
+    let _ = ask(Message::Notify);
+}
+
+/// Sends a message over the connection, and returns the world's answer.
+fn ask(message: Message) -> Result<Message, Errno> {
+    // A handler of this thread may ask, too, and would wait for it forever.
+    let _no_handlers = SignalsBlocked::new();
+    while IS_BUSY.swap(1, Ordering::Acquire) != 0 {
+        sched_yield();
+    }
+    let answer = match current() {
+        Some(connection) => exchange(connection, message),
+        None => Err(Errno::NOTCONN),
+    };
+    IS_BUSY.store(0, Ordering::Release);
+    answer.map(|(answer, _)| answer)
 }
 
 fn errno_of(reason: Refusal) -> Errno {
@@ -136,6 +190,7 @@ fn errno_of(reason: Refusal) -> Errno {
         Refusal::NoThread => Errno::AGAIN,
         Refusal::NoSuchHost { .. } | Refusal::NoSuchFunction { .. } => Errno::ADDRNOTAVAIL,
         Refusal::Taken { .. } => Errno::ADDRINUSE,
+        Refusal::NoMember => Errno::NOTCONN,
     }
 }
 

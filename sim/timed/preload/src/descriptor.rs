@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use ferroce_timed_protocol::event_mark::{EVENT_MARK, GET_SIGNAL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat_raw};
+use rustix::fs::{CWD, FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat, readlinkat_raw};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketType, getpeername, getsockname, sockopt};
+
+use crate::inner_pipes;
 
 /// Maximum real time until data is readable that has arrived in simulated time.
 const TRANSFER_LIMIT_MS: i32 = 5000;
@@ -23,7 +25,7 @@ pub struct Descriptor(BorrowedFd<'static>);
 /// Source of a descriptor's readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The program itself: the handler of an interrupt or a timer.
+    /// The program itself: the handler of an interrupt or a timer, or one of its threads.
     Event,
     /// Another process.
     Other,
@@ -131,6 +133,20 @@ impl Descriptor {
         self.0.as_raw_fd()
     }
 
+    /// Returns what a wait for its input is, for a message.
+    pub fn wait_for_input(self) -> &'static str {
+        let Ok(status) = fstat(self.0) else {
+            return "input";
+        };
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::Fifo => "input of a pipe",
+            FileType::Socket if self.is_tcp() => "input of a TCP socket",
+            FileType::Socket => "input of a socket",
+            FileType::CharacterDevice => "input of a terminal",
+            _ => "input",
+        }
+    }
+
     /// Returns what makes it ready.
     pub fn kind(self) -> Kind {
         let mut path = [0; 40];
@@ -140,10 +156,12 @@ impl Descriptor {
         };
         let length = readlinkat_raw(CWD, path, &mut name[..]).unwrap_or(0);
         match name.get(..length).unwrap_or(&[]) {
-            b"anon_inode:[eventfd]" | b"anon_inode:[timerfd]" | b"anon_inode:[eventpoll]" => {
-                Kind::Event
-            }
+            b"anon_inode:[eventfd]"
+            | b"anon_inode:[timerfd]"
+            | b"anon_inode:[eventpoll]"
+            | b"anon_inode:[signalfd]" => Kind::Event,
             pipe if pipe.starts_with(b"pipe:") && self.is_marked() => Kind::Event,
+            name if inode_of(name).is_some_and(inner_pipes::contains) => Kind::Event,
             _ => Kind::Other,
         }
     }
@@ -190,5 +208,27 @@ impl Descriptor {
             // A descriptor whose flags can be read accepts them.
             let _ = fcntl_setfl(self.0, flags);
         }
+    }
+}
+
+/// Returns the inode of a pipe or socket by its name in `/proc`: `pipe:[123]`, `socket:[123]`.
+fn inode_of(name: &[u8]) -> Option<u64> {
+    let name = std::str::from_utf8(name).ok()?;
+    let number = name
+        .strip_prefix("pipe:[")
+        .or_else(|| name.strip_prefix("socket:["))?;
+    number.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_proc_have_inodes() {
+        assert_eq!(inode_of(b"pipe:[4711]"), Some(4711));
+        assert_eq!(inode_of(b"socket:[12]"), Some(12));
+        assert_eq!(inode_of(b"anon_inode:[eventfd]"), None);
+        assert_eq!(inode_of(b"/tmp/pipe:[4711]"), None);
     }
 }

@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "functions of libc, and the program's buffers")]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 
 use ferroce_timed_protocol::store::StoreKind;
 use libc::{iovec, size_t, ssize_t};
@@ -15,7 +15,7 @@ use rustix::event::PollFlags;
 use crate::descriptor::{Descriptor, Kind};
 use crate::own::{Ended, Own};
 use crate::streams::{known, set_up, transfer};
-use crate::{joined, os, ready, real, timers};
+use crate::{connection, inner_pipes, os, ready, real, relatives, timers};
 
 /// Receives from a descriptor into `parts`; `real` calls libc for descriptors that are not streams.
 pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
@@ -24,6 +24,8 @@ pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ss
     };
     match known::connection(descriptor) {
         Some(connection) => transfer::receive(&own, descriptor, connection, parts, flags, real),
+        // A read of no bytes only checks the descriptor.
+        None if parts.iter().all(|part| part.iov_len == 0) => real(),
         None => wait_for_input(&own, descriptor, flags, real),
     }
 }
@@ -31,7 +33,11 @@ pub fn input(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ss
 /// Sends `parts` to a descriptor; `real` calls libc for descriptors that are not streams.
 pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
     let (Some(own), Some(descriptor)) = (Own::enter("output"), Descriptor::new(fd)) else {
-        return real();
+        let result = real();
+        if result > 0 {
+            os::keeping_errno(|| inner_pipes::note_real_output(fd));
+        }
+        return result;
     };
     match known::connection(descriptor) {
         Some(connection) => transfer::transmit(&own, descriptor, connection, parts, flags),
@@ -45,12 +51,16 @@ pub fn output(fd: c_int, parts: &[iovec], flags: c_int, real: impl FnOnce() -> s
     }
 }
 
-/// Lets other threads of the program that wait for events check again, after a write to one of
-/// their descriptors.
+/// Lets other threads that wait for events check again, after a write to one of their descriptors.
 fn notify(own: &Own, descriptor: Descriptor) {
-    if joined::thread_count() > 1 && descriptor.kind() == Kind::Event {
+    if is_awaited_by_others(descriptor) {
         own.store(StoreKind::Notify, 0, &[]);
     }
+}
+
+/// Returns true if other threads may wait for what happens to a descriptor.
+fn is_awaited_by_others(descriptor: Descriptor) -> bool {
+    relatives::others_may_act() && descriptor.kind() == Kind::Event
 }
 
 /// Waits until there is something to read, and calls `real` to read it. `flags`: of `recv`.
@@ -76,7 +86,10 @@ pub fn wait_for_input(
             Ended::Interrupted { .. } => real::failed_size(libc::EINTR),
             _ => real(),
         },
-        Kind::Other => own.outside(real),
+        Kind::Other => {
+            own.name(descriptor.wait_for_input());
+            own.outside(real)
+        }
     }
 }
 
@@ -152,12 +165,50 @@ pub unsafe extern "C" fn eventfd_write(fd: c_int, value: libc::eventfd_t) -> c_i
 /// `close` of libc.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if let (Some(own), Some(descriptor)) = (Own::enter("close"), Descriptor::new(fd)) {
-        set_up::before_close(&own, descriptor);
+    if connection::is(fd) {
+        // The program has not opened it. Some close all numbers before they execute another one.
+        return real::failed(libc::EBADF);
+    }
+    let own = Own::enter("close");
+    let mut is_awaited = false;
+    if let (Some(own), Some(descriptor)) = (&own, Descriptor::new(fd)) {
+        set_up::before_close(own, descriptor);
         timers::before_close(descriptor);
+        is_awaited = is_awaited_by_others(descriptor);
     }
     // SAFETY: the caller keeps the contract of `close`, which takes no pointers.
-    unsafe { real::close(fd) }
+    let result = unsafe { real::close(fd) };
+    if let (Some(own), true) = (own, is_awaited) {
+        // The other end of a pipe may have come to its end.
+        os::keeping_errno(|| own.store(StoreKind::Notify, 0, &[]));
+    }
+    result
+}
+
+/// `close_range` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // SAFETY: the caller keeps the contract of `close_range`, which takes no pointers.
+    let close = |first, last| unsafe { real::close_range(first, last, flags) };
+    match connection::number().filter(|number| (first..=last).contains(number)) {
+        // Without the connection.
+        Some(number) => {
+            let below = number.checked_sub(1).filter(|below| first <= *below);
+            let result = below.map_or(0, |below| close(first, below));
+            match number < last && result == 0 {
+                true => close(number + 1, last),
+                false => result,
+            }
+        }
+        None => close(first, last),
+    }
+}
+
+/// `closefrom` of libc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: the caller keeps the contract of `closefrom`, which takes no pointers.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 
 /// Returns a buffer as the only part of a message.

@@ -7,9 +7,10 @@ use ferroce_timed_protocol::page::{NEVER_PS, ThreadPage, Turn};
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::{StoreKind, Work};
 
+use crate::child_signals::{self, HeldBack};
 use crate::thread::{ThreadState, state};
 use crate::turn::wait_for_turn;
-use crate::{interrupts, joined, membership, os, timers};
+use crate::{interrupts, joined, membership, os, timers, trust};
 
 /// A thread of the world inside a call of this library. Libc calls that it makes meanwhile are
 /// real.
@@ -185,6 +186,11 @@ impl Inside {
     ///
     /// Interrupt functions and handlers of due signals run before it returns.
     pub fn wait(&self, wait: &Wait) -> u64 {
+        let signals = child_signals::hold_back();
+        let takes_ends = signals.as_ref().is_some_and(HeldBack::is_taken);
+        self.page
+            .takes_ends_of_children
+            .store(takes_ends.into(), Ordering::Relaxed);
         self.page.request.set(wait);
         self.page.pass(Turn::World);
         if !wait_for_turn(self.page) {
@@ -196,12 +202,18 @@ impl Inside {
             interrupts::handle(vectors);
         }
         self.deliver_signals();
+        if takes_ends {
+            let depth = self.state.suspend();
+            drop(signals);
+            self.state.resume(depth);
+        }
         answer
     }
 
     /// Calls a function that waits for something that the world does not model; the world continues
     /// meanwhile.
     pub fn outside<T>(&self, call: impl FnOnce() -> T) -> T {
+        trust::note_departure(&self.page.last_call.get());
         // From the thread's next turn on, the world does not wait for it.
         self.wait(&Wait::External);
         let result = call();

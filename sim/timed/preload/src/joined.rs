@@ -67,6 +67,11 @@ pub fn is_held() -> bool {
     pages().is_some_and(|pages| pages.program.is_held.load(Ordering::Relaxed) != 0)
 }
 
+/// Returns true if the program's parent, or an earlier program of its process, is in the world.
+pub fn is_member() -> bool {
+    pages().is_some_and(|pages| pages.program.is_member.load(Ordering::Relaxed) != 0)
+}
+
 /// Returns the number of threads of the program that have joined and not left.
 pub fn thread_count() -> u32 {
     THREADS.load(Ordering::Relaxed)

@@ -111,7 +111,7 @@ fn with_errno(result: c_int) -> c_int {
 /// # Safety
 /// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
+pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
     if let Some(now) = simulated(clock).filter(|_| !time.is_null()) {
         // SAFETY: by the contract of `clock_gettime`, `time` has room; null is excluded.
         unsafe { time.write(now) };
@@ -128,7 +128,7 @@ unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) -> c_i
 /// # Safety
 /// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int {
+pub unsafe extern "C" fn gettimeofday(time: *mut timeval, zone: *mut c_void) -> c_int {
     if crate::joined::is_joined() {
         // SAFETY: by the contract of `gettimeofday`, both pointers are null or have room.
         return with_errno(unsafe { vdso_gettimeofday(time, zone) });

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ferroce_timed_protocol::page::{ThreadPage, Turn};
 use ferroce_timed_protocol::request::Wait;
+use ferroce_timed_protocol::store::StoreKind;
 use rustix::io::Errno;
 use rustix::thread::gettid;
 
@@ -20,7 +21,7 @@ use crate::thread::{ThreadState, state};
 #[cfg(target_arch = "x86_64")]
 use crate::tsc_trap;
 use crate::turn::wait_for_turn;
-use crate::{connection, joined};
+use crate::{connection, inner_pipes, joined, sleeper_counts, thread_table};
 
 /// The `pthread` key whose destructor reports the end of a thread, plus one; zero: not created yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -32,6 +33,7 @@ pub fn join_thread(state: &ThreadState) -> Option<&'static ThreadPage> {
     match request_page(state) {
         Ok(page) => begin_thread(page).then_some(page),
         Err(_) => {
+            inner_pipes::note_outsider();
             state.enter_real();
             None
         }
@@ -51,6 +53,7 @@ pub fn request_page(state: &ThreadState) -> Result<&'static ThreadPage, Errno> {
     let number = connection::request_thread(gettid().as_raw_nonzero().get() as u32)?;
     let page = &pages.threads[number];
     state.set_page(Some(page));
+    thread_table::add_own(page);
     joined::count_thread();
     watch_end_of_thread();
     Ok(page)
@@ -92,10 +95,41 @@ extern "C" fn end_thread(_: *mut c_void) {
 pub fn leave(state: &ThreadState) {
     let Some(page) = state.page() else { return };
     if page.turn() == Turn::Thread {
+        let address = thread_table::remove(page);
+        if let Some(address) = address.filter(|address| sleeper_counts::are_at(*address)) {
+            wake_all(page, address);
+        }
         page.request.set(&Wait::End);
         page.pass(Turn::World);
     }
     joined::count_end_of_thread();
     state.set_page(None);
     state.enter_real();
+}
+
+/// Lets the world execute the stores of the thread, before its process ends: of one that has ended
+/// it takes none.
+pub fn give_stores(state: &ThreadState) {
+    let page = state.page().filter(|page| page.turn() == Turn::Thread);
+    if let Some(page) = page.filter(|page| !page.stores.is_empty()) {
+        let time_ps = page.clock_ps.load(Ordering::Relaxed);
+        page.request.set(&Wait::At { time_ps });
+        page.pass(Turn::World);
+        wait_for_turn(page);
+    }
+}
+
+/// Wakes all threads of the program that wait for an address, at the thread's own time.
+fn wake_all(page: &ThreadPage, address: usize) {
+    let (most, any) = (u32::MAX, u64::from(u32::MAX));
+    let clock_ps = page.clock_ps.load(Ordering::Relaxed);
+    let words = [address as u64, any];
+    while !page.stores.add(StoreKind::Wake, most, clock_ps, &words) {
+        // The world empties the list.
+        page.request.set(&Wait::Room);
+        page.pass(Turn::World);
+        if !wait_for_turn(page) {
+            return;
+        }
+    }
 }

@@ -9,9 +9,11 @@ use std::arch::asm;
 /// # Safety
 /// The contract of the call.
 #[inline]
-pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize {
+pub unsafe fn system_call<const N: usize>(number: libc::c_long, arguments: [usize; N]) -> isize {
+    const { assert!(N <= 6, "the kernel takes six arguments") };
+    let argument = |place: usize| arguments.get(place).copied().unwrap_or(0);
+    let [first, second, third, fourth, fifth, sixth] = [0, 1, 2, 3, 4, 5].map(argument);
     let result: isize;
-    let [first, second, third, fourth] = arguments;
     // SAFETY: the caller keeps the contract of the call. The instruction changes only the listed
     // registers and memory that the call writes.
     #[cfg(target_arch = "x86_64")]
@@ -23,6 +25,8 @@ pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize 
             in("rsi") second,
             in("rdx") third,
             in("r10") fourth,
+            in("r8") fifth,
+            in("r9") sixth,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),
@@ -39,6 +43,8 @@ pub unsafe fn system_call(number: libc::c_long, arguments: [usize; 4]) -> isize 
             in("x1") second,
             in("x2") third,
             in("x3") fourth,
+            in("x4") fifth,
+            in("x5") sixth,
             options(nostack),
         );
     }

@@ -40,7 +40,7 @@ pub enum Ended {
     Answered(u64),
     /// Its deadline has passed, or it ended without its event.
     TimedOut,
-    /// A timer's signal came, and its handler has run.
+    /// A signal of a timer or of a child came, and its handler has run.
     Interrupted {
         /// True if calls continue after this signal (`SA_RESTART`).
         restarts: bool,
@@ -66,6 +66,11 @@ impl Own {
         let inside = Inside::enter()?;
         let begun_ps = NEVER_PS;
         Some(Self { inside, begun_ps })
+    }
+
+    /// Changes the name of the call.
+    pub fn name(&self, name: &str) {
+        self.inside.page().last_call.set(name);
     }
 
     /// Returns its clock.
@@ -103,6 +108,12 @@ impl Own {
         self.inside.catch_up();
     }
 
+    /// Lets the world execute the thread's stores so far. A store that follows at once does not
+    /// pass the turn.
+    pub fn settle(&self) {
+        self.inside.wait(&Wait::Room);
+    }
+
     /// Reports a store to the world.
     pub fn store(&self, kind: StoreKind, slot: u32, words: &[u64]) {
         self.inside.store(kind, slot, words);
@@ -111,20 +122,44 @@ impl Own {
     /// Waits, at most until `deadline_ps` of the thread's clock.
     pub fn wait(&self, wait: &Wait, deadline_ps: u64) -> Ended {
         let signals = timers::delivered();
-        self.limit(deadline_ps);
-        let answer = self.inside.wait(wait);
-        self.limit(NEVER_PS);
-        if joined::has_ended() {
-            return Ended::NoWorld;
-        }
-        if timers::delivered() != signals {
+        let ended = self.wait_for_wake(wait, deadline_ps);
+        if ended != Ended::NoWorld && timers::delivered() != signals {
             let restarts = timers::last_restarts();
             return Ended::Interrupted { restarts };
         }
-        match answer {
-            NOTHING => Ended::TimedOut,
-            answer => Ended::Answered(answer),
+        ended
+    }
+
+    /// Does the same as [`Self::wait`] for something that comes once: if it comes together with a
+    /// signal, it is the reason for the end of the wait.
+    pub fn wait_for_wake(&self, wait: &Wait, deadline_ps: u64) -> Ended {
+        let signals = timers::delivered();
+        loop {
+            self.limit(deadline_ps);
+            let answer = self.inside.wait(wait);
+            self.limit(NEVER_PS);
+            let is_interrupted = self.inside.page().is_interrupted.swap(0, Ordering::Relaxed) != 0;
+            if joined::has_ended() {
+                return Ended::NoWorld;
+            }
+            match answer {
+                NOTHING if timers::delivered() != signals => {
+                    let restarts = timers::last_restarts();
+                    return Ended::Interrupted { restarts };
+                }
+                // Another thread has taken the signal.
+                NOTHING if is_interrupted && self.now_ps() < deadline_ps => {}
+                NOTHING => return Ended::TimedOut,
+                answer => return Ended::Answered(answer),
+            }
         }
+    }
+
+    /// Returns the world's answer to the last store. `None`: the world has ended.
+    pub fn answer_of_store(&self) -> Option<u64> {
+        let time_ps = self.now_ps();
+        let answer = self.inside.wait(&Wait::At { time_ps });
+        (!joined::has_ended()).then_some(answer)
     }
 
     /// Sets the deadline of the turn: `deadline_ps`, or the next timer if that is earlier.

@@ -19,8 +19,8 @@ use crate::streams::transfer::{Readable, check, wait_readable};
 use crate::streams::{known, set_up};
 use crate::{os, real};
 
-mod epoll;
-mod poll;
+pub mod epoll;
+pub mod poll;
 mod select;
 
 /// Period of checks of a thread that waits for things inside and outside of the world.

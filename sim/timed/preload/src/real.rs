@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "functions of libc, found by name")]
 
-use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use libc::{
     clockid_t, epoll_event, fd_set, iovec, itimerspec, itimerval, msghdr, nfds_t, pollfd,
@@ -76,10 +76,14 @@ macro_rules! functions {
 functions! {
     fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
     fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    fn pipe(ends: *mut c_int) -> c_int;
+    fn pipe2(ends: *mut c_int, flags: c_int) -> c_int;
+    fn socketpair(domain: c_int, kind: c_int, protocol: c_int, ends: *mut c_int) -> c_int;
     fn listen(fd: c_int, backlog: c_int) -> c_int;
     fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
     fn shutdown(fd: c_int, how: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     fn eventfd_write(fd: c_int, value: libc::eventfd_t) -> c_int;
     fn read(fd: c_int, buffer: *mut c_void, length: size_t) -> ssize_t;
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
@@ -173,12 +177,58 @@ functions! {
     fn timerfd_gettime(fd: c_int, value: *mut itimerspec) -> c_int;
     fn sem_wait(semaphore: *mut sem_t) -> c_int;
     fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, time: *const timespec) -> c_int;
+    fn sem_post(semaphore: *mut sem_t) -> c_int;
     fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int;
+    fn pthread_cond_signal(condition: *mut pthread_cond_t) -> c_int;
+    fn pthread_cond_broadcast(condition: *mut pthread_cond_t) -> c_int;
+    fn pthread_spin_unlock(lock: *mut libc::pthread_spinlock_t) -> c_int;
+    fn pthread_rwlock_unlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
+    fn pthread_rwlock_clockrdlock(
+        rwlock: *mut libc::pthread_rwlock_t,
+        clock: clockid_t,
+        time: *const timespec
+    ) -> c_int;
+    fn pthread_rwlock_clockwrlock(
+        rwlock: *mut libc::pthread_rwlock_t,
+        clock: clockid_t,
+        time: *const timespec
+    ) -> c_int;
     fn pthread_mutex_clocklock(
         mutex: *mut pthread_mutex_t,
         clock: clockid_t,
         time: *const timespec
     ) -> c_int;
+    fn posix_spawn(
+        pid: *mut libc::pid_t,
+        path: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        arguments: *const *const c_char,
+        environment: *const *const c_char
+    ) -> c_int;
+    fn posix_spawnp(
+        pid: *mut libc::pid_t,
+        file: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        arguments: *const *const c_char,
+        environment: *const *const c_char
+    ) -> c_int;
+    fn wait4(
+        pid: libc::pid_t,
+        status: *mut c_int,
+        options: c_int,
+        usage: *mut libc::rusage
+    ) -> libc::pid_t;
+    fn waitid(
+        kind: libc::idtype_t,
+        id: libc::id_t,
+        information: *mut libc::siginfo_t,
+        options: c_int
+    ) -> c_int;
+    fn system(command: *const c_char) -> c_int;
+    fn pclose(file: *mut libc::FILE) -> c_int;
     fn sched_yield() -> c_int;
     fn pthread_spin_lock(lock: *mut libc::pthread_spinlock_t) -> c_int;
     fn pthread_spin_trylock(lock: *mut libc::pthread_spinlock_t) -> c_int;
@@ -188,6 +238,16 @@ functions! {
     fn mtx_trylock(mutex: *mut c_void) -> c_int;
     fn sem_trywait(semaphore: *mut sem_t) -> c_int;
     fn pause() -> c_int;
+    fn sigsuspend(mask: *const sigset_t) -> c_int;
+    fn sigtimedwait(
+        set: *const sigset_t,
+        information: *mut libc::siginfo_t,
+        time: *const timespec
+    ) -> c_int;
+    fn pthread_kill(thread: pthread_t, signal: c_int) -> c_int;
+    fn pthread_sigqueue(thread: pthread_t, signal: c_int, value: *mut c_void) -> c_int;
+    fn kill(process: libc::pid_t, signal: c_int) -> c_int;
+    fn sigqueue(process: libc::pid_t, signal: c_int, value: *mut c_void) -> c_int;
     fn pthread_rwlock_rdlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
     fn pthread_rwlock_wrlock(rwlock: *mut libc::pthread_rwlock_t) -> c_int;
     fn pthread_barrier_wait(barrier: *mut libc::pthread_barrier_t) -> c_int;

@@ -5,9 +5,12 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 
-use libc::{sigset_t, syscall};
+use libc::sigset_t;
+use rustix::process::getpid;
+use rustix::thread::gettid;
 
 use crate::next::next;
+use crate::os::system_call;
 
 /// Bytes of a set of signals, for the kernel.
 const SET_BYTES: usize = 8;
@@ -46,6 +49,17 @@ pub fn unblock_needed() {
     }
 }
 
+/// Returns true if a signal with a handler has been sent that this mask does not block.
+///
+/// # Safety
+/// `mask` is valid.
+pub unsafe fn admits_pending(mask: *const sigset_t) -> bool {
+    // SAFETY: the caller guarantees a valid mask, which begins with the kernel's.
+    let blocked = unsafe { *mask.cast::<u64>() };
+    let admitted = pending() & !blocked;
+    (1..=u64::BITS as c_int).any(|signal| admitted & set_of(signal) != 0 && has_handler(signal))
+}
+
 /// Runs `call` with another signal mask; null: with the same.
 pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
     if mask.is_null() {
@@ -55,29 +69,50 @@ pub fn with_mask<T>(mask: *const sigset_t, call: impl FnOnce() -> T) -> T {
     let how = libc::SIG_SETMASK;
     let none = std::ptr::null_mut::<u64>();
     // SAFETY: `rt_sigprocmask` reads the program's mask and writes the previous one to a local.
-    unsafe {
-        syscall(
-            libc::SYS_rt_sigprocmask,
-            how,
-            mask,
-            &raw mut before,
-            SET_BYTES,
-        )
-    };
+    unsafe { set_mask(how, mask.cast(), &raw mut before) };
     let result = call();
     let errno = crate::real::errno();
     // SAFETY: `rt_sigprocmask` reads the mask that was saved above.
-    unsafe {
-        syscall(
-            libc::SYS_rt_sigprocmask,
-            how,
-            &raw const before,
-            none,
-            SET_BYTES,
-        )
-    };
+    unsafe { set_mask(how, &raw const before, none) };
     crate::real::set_errno(errno);
     result
+}
+
+/// Returns a set with one signal, as the kernel has it.
+pub const fn set_of(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Blocks signals in the calling thread, too. Returns the signals that were blocked before.
+pub fn block(signals: u64) -> u64 {
+    let mut before = 0;
+    // SAFETY: `rt_sigprocmask` reads and writes locals.
+    unsafe { set_mask(libc::SIG_BLOCK, &raw const signals, &raw mut before) };
+    before
+}
+
+/// Restores the signals that were blocked before.
+pub fn restore(mask: u64) {
+    // SAFETY: `rt_sigprocmask` reads a local.
+    unsafe { set_mask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut()) };
+}
+
+/// Returns the signals that have been sent to the calling thread or its process, and are blocked.
+pub fn pending() -> u64 {
+    let mut set = 0_u64;
+    // SAFETY: `rt_sigpending` writes the set to a local.
+    unsafe { system_call(libc::SYS_rt_sigpending, [(&raw mut set).addr(), SET_BYTES]) };
+    set
+}
+
+/// Changes the signal mask of the calling thread.
+///
+/// # Safety
+/// The masks are null or valid, in the kernel's layout.
+unsafe fn set_mask(how: c_int, new: *const u64, before: *mut u64) {
+    let arguments = [how as usize, new.addr(), before.addr(), SET_BYTES];
+    // SAFETY: the caller keeps the contract of `rt_sigprocmask`.
+    unsafe { system_call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
 /// The kernel's view of the handler of a signal.
@@ -93,11 +128,10 @@ struct KernelAction {
 /// Returns the program's action for this signal.
 fn action(signal: c_int) -> Option<KernelAction> {
     let mut action = KernelAction::default();
-    let none = std::ptr::null::<KernelAction>();
-    let number = libc::SYS_rt_sigaction;
+    let arguments = [signal as usize, 0, (&raw mut action).addr(), SET_BYTES];
     // SAFETY: `rt_sigaction` with no new action writes the old one to a local of the kernel's
     // layout.
-    let result = unsafe { syscall(number, signal, none, &raw mut action, SET_BYTES) };
+    let result = unsafe { system_call(libc::SYS_rt_sigaction, arguments) };
     (result == 0).then_some(action)
 }
 
@@ -142,22 +176,17 @@ pub fn of_timer(signal: c_int, timer: usize, overruns: c_int, value: u64) -> lib
 
 /// Sends a signal to the calling thread, with the information of a timer.
 pub fn raise(signal: c_int, information: Option<&libc::siginfo_t>) {
+    let process = getpid().as_raw_nonzero().get() as usize;
+    let thread = gettid().as_raw_nonzero().get() as usize;
     // SAFETY: system calls about the calling thread; the information is complete and only read.
     unsafe {
-        let process = syscall(libc::SYS_getpid) as c_int;
-        let thread = syscall(libc::SYS_gettid) as c_int;
         match information {
             Some(information) => {
-                let information = std::ptr::from_ref(information);
-                syscall(
-                    libc::SYS_rt_tgsigqueueinfo,
-                    process,
-                    thread,
-                    signal,
-                    information,
-                )
+                let information = std::ptr::from_ref(information).addr();
+                let arguments = [process, thread, signal as usize, information];
+                system_call(libc::SYS_rt_tgsigqueueinfo, arguments)
             }
-            None => syscall(libc::SYS_tgkill, process, thread, signal),
+            None => system_call(libc::SYS_tgkill, [process, thread, signal as usize]),
         };
     }
 }

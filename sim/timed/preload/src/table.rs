@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use ferroce_timed_protocol::VERSION;
 use ferroce_timed_protocol::cm::CmMessage;
+use ferroce_timed_protocol::control::Admission;
 use ferroce_timed_protocol::page::ProgramPage;
 use ferroce_timed_protocol::request::Wait;
 use ferroce_timed_protocol::store::{MAX_STORE_WORDS, StoreKind, Work};
@@ -14,7 +15,7 @@ use crate::clock;
 use crate::inside::Inside;
 use crate::thread::state;
 use crate::timers;
-use crate::{connection, interrupts, joined, session};
+use crate::{connection, interrupts, joined, relatives, session};
 
 static TABLE: TimeTable = TimeTable {
     version: VERSION,
@@ -37,6 +38,7 @@ static TABLE: TimeTable = TimeTable {
     work,
     cm_message,
     refusal,
+    request_card,
 };
 
 /// Returns the table.
@@ -79,7 +81,8 @@ extern "C" fn caller() -> u64 {
 }
 
 extern "C" fn thread_count() -> u32 {
-    joined::thread_count()
+    // Relatives may change memory, too.
+    joined::thread_count() + u32::from(relatives::may_exist())
 }
 
 extern "C" fn refusal() -> u64 {
@@ -87,7 +90,14 @@ extern "C" fn refusal() -> u64 {
 }
 
 extern "C" fn join() -> i32 {
-    match session::join() {
+    match session::join(Admission::Any) {
+        Ok(()) => 0,
+        Err(error) => error.raw_os_error(),
+    }
+}
+
+extern "C" fn request_card() -> i32 {
+    match connection::request_card() {
         Ok(()) => 0,
         Err(error) => error.raw_os_error(),
     }

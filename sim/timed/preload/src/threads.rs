@@ -38,7 +38,7 @@ struct Start {
 /// # Safety
 /// The contract of the C library's function of this name.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_create(
+pub unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
     attributes: *const pthread_attr_t,
     routine: Routine,

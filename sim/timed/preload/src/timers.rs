@@ -9,6 +9,7 @@
 //!
 //! The program sets them by [`crate::timer_calls`].
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ferroce_timed_protocol::MAX_THREADS;
@@ -46,6 +47,11 @@ fn own_page() -> Option<(&'static ThreadPage, usize)> {
     Some((page, place))
 }
 
+/// Returns the number of the page of the calling thread.
+pub fn own_number() -> Option<usize> {
+    Some(own_page()?.1)
+}
+
 fn raised() -> Option<&'static Raised> {
     RAISED.get(own_page()?.1)
 }
@@ -65,9 +71,16 @@ pub fn last_restarts() -> bool {
     raised().is_none_or(|raised| raised.restarts.load(Ordering::Relaxed))
 }
 
-/// Returns when the next timer is due.
-pub fn next_due_ps() -> u64 {
-    TIMERS.next_due_ps()
+/// Notes that a signal with a handler is raised in the calling thread.
+pub fn note_raised(signal: c_int) {
+    let Some(raised) = raised() else { return };
+    let restarts = signals::restarts(signal);
+    raised.restarts.store(restarts, Ordering::Relaxed);
+    let interrupts = u32::from(!restarts);
+    raised
+        .interruptions
+        .fetch_add(interrupts, Ordering::Relaxed);
+    raised.count.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Sets the deadline of the thread: `deadline_ps`, or the next timer if that is earlier.
@@ -78,7 +91,7 @@ pub fn limit(page: &ThreadPage, deadline_ps: u64) {
 
 /// Handles the timers that are due. Called when the thread's clock has passed its deadline.
 pub fn after_turn() {
-    let Some((page, place)) = own_page() else {
+    let Some((page, _)) = own_page() else {
         return;
     };
     while let Some(due) = TIMERS.take_due(page.clock_ps.load(Ordering::Relaxed)) {
@@ -86,14 +99,8 @@ pub fn after_turn() {
         if due.signal == 0 {
             continue;
         }
-        if let (Some(raised), true) = (RAISED.get(place), signals::has_handler(due.signal)) {
-            let restarts = signals::restarts(due.signal);
-            raised.restarts.store(restarts, Ordering::Relaxed);
-            let interrupts = u32::from(!restarts);
-            raised
-                .interruptions
-                .fetch_add(interrupts, Ordering::Relaxed);
-            raised.count.fetch_add(1, Ordering::Relaxed);
+        if signals::has_handler(due.signal) {
+            note_raised(due.signal);
         }
         let information = due.timer.map(|timer| {
             let overruns = i32::try_from(due.times.saturating_sub(1)).unwrap_or(i32::MAX);

@@ -13,7 +13,7 @@ use ferroce_timed_protocol::event_mark::SET_SIGNAL;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::gettid;
 
-use crate::os::real_ns;
+use crate::os::{real_ns, system_call};
 use crate::signals::PROBE_SIGNAL;
 use crate::{connection, joined, timers};
 
@@ -116,15 +116,11 @@ pub fn keep_asking() {
     // SAFETY: the system calls read and write locals only. If there is no timer, the signal does
     // not come.
     unsafe {
-        let made = libc::syscall(
-            libc::SYS_timer_create,
-            clock,
-            &raw const event,
-            &raw mut timer,
-        );
-        if made == 0 {
-            let none = std::ptr::null_mut::<libc::itimerspec>();
-            libc::syscall(libc::SYS_timer_settime, timer, 0, &raw const setting, none);
+        let (event, made) = ((&raw const event).addr(), (&raw mut timer).addr());
+        let arguments = [clock as usize, event, made];
+        if system_call(libc::SYS_timer_create, arguments) == 0 {
+            let arguments = [timer as usize, 0, (&raw const setting).addr(), 0];
+            system_call(libc::SYS_timer_settime, arguments);
         }
     }
 }

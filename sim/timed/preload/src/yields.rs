@@ -12,7 +12,7 @@ use libc::{pthread_mutex_t, pthread_rwlock_t, pthread_spinlock_t, sem_t};
 
 use crate::own::Own;
 use crate::real;
-use crate::waits::{lock_for, may_be_simulated};
+use crate::waits::may_be_simulated;
 
 /// `thrd_busy` of `threads.h`.
 const THREAD_BUSY: c_int = 1;
@@ -57,15 +57,6 @@ pub unsafe extern "C" fn pthread_yield() -> c_int {
 pub unsafe extern "C" fn thrd_yield() {
     // SAFETY: `sched_yield` takes no arguments. It cannot fail on Linux.
     let _ = unsafe { sched_yield() };
-}
-
-/// `pthread_spin_lock` of libc.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_spin_lock(lock: *mut pthread_spinlock_t) -> c_int {
-    // SAFETY: by the contract of `pthread_spin_lock`, the lock is valid.
-    let attempt = || unsafe { real::pthread_spin_trylock(lock) };
-    // SAFETY: by the contract of `pthread_spin_lock`, the lock is valid.
-    lock_for(attempt, || unsafe { real::pthread_spin_lock(lock) })
 }
 
 /// `pthread_spin_trylock` of libc.

@@ -2,12 +2,14 @@
 
 mod fake_world;
 
+use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use fake_world::FakeWorld;
 use fake_world::run::{Running, alone, compile};
-use ferroce_test_support::free_port;
+use ferroce_test_support::{TIMEOUT, eventually, free_port};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Upper bound of the real time of a test in which no thread really sleeps.
 const AT_ONCE: Duration = Duration::from_secs(3);
@@ -23,9 +25,17 @@ fn sleeps_take_exactly_their_time_and_end_at_once() {
 fn programs_talk_over_tcp_in_simulated_time() {
     let program = compile("pingpong");
     let world = FakeWorld::new(2);
-    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
     let (port_in, port_out) = (inherit(reader.as_raw_fd()), inherit(writer.as_raw_fd()));
     let server = Running::start(&world, &program, &["server", &port_out]);
+    // The client finds the port at once: a wait for a pipe of this process is not simulated.
+    let mut port = [0; 8];
+    eventually("the server has a port", TIMEOUT, || {
+        let mut polled = [PollFd::new(&reader, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    });
+    let length = reader.read(&mut port).expect("a port");
+    writer.write_all(&port[..length]).expect("room");
     let client = Running::start(&world, &program, &["client", &port_in]);
     let (client, server) = (client.finish(), server.finish());
     assert_eq!(client, server, "both know when the connection ended");
@@ -69,7 +79,10 @@ fn alarms_go_off_at_their_times() {
 
 #[test]
 fn descriptors_are_waited_for_in_simulated_time() {
-    assert_eq!(alone("polls", &[]), "well\n");
+    let output = alone("polls", &[]);
+    assert!(output.ends_with("well\n"), "{output}");
+    // It also waits for what comes from outside of the world.
+    assert!(output.contains("repeatable: no"), "{output}");
 }
 
 #[test]

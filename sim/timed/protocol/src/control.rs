@@ -3,8 +3,12 @@
 //! The socket is a Unix socket of type `SOCK_SEQPACKET`; each message is [`Message::LENGTH`] bytes.
 //! A program sends [`Message::Join`] and receives [`Message::Joined`] with the file of its pages as
 //! a descriptor. It sends [`Message::Thread`] for each thread, receives [`Message::ThreadNumber`],
-//! and the thread waits on its page. The end of the connection is the end of the program. The
-//! vfio-user socket of the host's card is beside this one: [`card_socket`].
+//! and the thread waits on its page. The end of the connection is the end of the program, unless
+//! the process lives on and joins again: it has executed another program. The vfio-user socket of
+//! the host's card is beside this one: [`card_socket`].
+//!
+//! A process whose parent is in the world joins on the parent's host. Any number of processes can
+//! be on a host; one of them at a time has its card ([`Message::Card`]).
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +21,14 @@ pub enum Message {
     Join {
         /// [`crate::VERSION`].
         version: u32,
-        /// Process ID of the program.
-        pid: u32,
-        /// The host that it wants. `None`: the first free one.
+        /// The host that it wants. `None`: its parent's, or the first free one.
         host: Option<HostName>,
+        /// Which programs may join.
+        admission: Admission,
     },
+    /// The program asks for the card of its host; the answer is [`Message::Found`] or
+    /// [`Message::Refused`].
+    Card,
     /// A launcher asks whether a host is free; it does not get the host.
     Find {
         /// [`crate::VERSION`].
@@ -49,11 +56,30 @@ pub enum Message {
         /// Thread ID in the kernel.
         tid: u32,
     },
+    /// A thread outside of the world wakes the threads of its program that wait for an address; the
+    /// answer is the same message.
+    Wake {
+        /// The address.
+        address: u64,
+    },
+    /// A thread outside of the world has done something for which threads of its program may wait
+    /// that wait for events; the answer is the same message.
+    Notify,
     /// The thread has a page.
     ThreadNumber {
         /// The number of the page.
         number: u32,
     },
+}
+
+/// Which programs may join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// All for which there is a host.
+    Any,
+    /// Those that belong to the world already: a parent is in it, or the same process was before it
+    /// has executed another program.
+    Members,
 }
 
 /// Reason why a program or a thread cannot join.
@@ -83,6 +109,9 @@ pub enum Refusal {
         /// Process ID of a program on it.
         pid: u32,
     },
+    /// The program is no member of the world, and does not ask for a host.
+    #[error("neither its parent nor an earlier program of its process is in the world")]
+    NoMember,
     /// No page is free.
     #[error("the program has too many threads")]
     NoThread,
@@ -98,6 +127,7 @@ impl Refusal {
             Self::NoSuchHost { hosts } => [3, hosts],
             Self::NoSuchFunction { functions } => [4, functions],
             Self::Taken { pid } => [5, pid],
+            Self::NoMember => [6, 0],
         }
     }
 
@@ -110,6 +140,7 @@ impl Refusal {
             3 => Self::NoSuchHost { hosts: detail },
             4 => Self::NoSuchFunction { functions: detail },
             5 => Self::Taken { pid: detail },
+            6 => Self::NoMember,
             _ => return None,
         })
     }
@@ -136,7 +167,14 @@ impl Message {
     /// Encodes the message.
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
         let words: [u32; 4] = match self {
-            Self::Join { version, pid, host } => [1, version, pid, HostName::to_word(host)],
+            Self::Join {
+                version,
+                host,
+                admission,
+            } => {
+                let is_any = u32::from(admission == Admission::Any);
+                [1, version, is_any, HostName::to_word(host)]
+            }
             Self::Joined { host } => [2, host, 0, 0],
             Self::Refused { reason } => {
                 let [reason, detail] = reason.to_words();
@@ -146,6 +184,9 @@ impl Message {
             Self::ThreadNumber { number } => [5, number, 0, 0],
             Self::Find { version, host } => [6, version, 0, HostName::to_word(host)],
             Self::Found { host } => [7, host, 0, 0],
+            Self::Wake { address } => [8, address as u32, (address >> 32) as u32, 0],
+            Self::Notify => [9, 0, 0, 0],
+            Self::Card => [10, 0, 0, 0],
         };
         let mut bytes = [0; Self::LENGTH];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
@@ -164,8 +205,12 @@ impl Message {
         Some(match word(0) {
             1 => Self::Join {
                 version: word(1),
-                pid: word(2),
                 host: HostName::of_word(word(3)).ok()?,
+                admission: match word(2) {
+                    0 => Admission::Members,
+                    1 => Admission::Any,
+                    _ => return None,
+                },
             },
             2 => Self::Joined { host: word(1) },
             3 => Self::Refused {
@@ -178,6 +223,11 @@ impl Message {
                 host: HostName::of_word(word(3)).ok()?,
             },
             7 => Self::Found { host: word(1) },
+            8 => Self::Wake {
+                address: u64::from(word(2)) << 32 | u64::from(word(1)),
+            },
+            9 => Self::Notify,
+            10 => Self::Card,
             _ => return None,
         })
     }
@@ -203,15 +253,22 @@ mod tests {
             Refusal::NoSuchHost { hosts: 9 },
             Refusal::NoSuchFunction { functions: 8 },
             Refusal::Taken { pid: 4711 },
+            Refusal::NoMember,
         ];
         let refused = refused.map(|reason| Message::Refused { reason });
         let host = "n8.3".parse().ok();
         let others = [
             Message::Join {
                 version: 1,
-                pid: 77,
                 host,
+                admission: Admission::Any,
             },
+            Message::Join {
+                version: 1,
+                host: None,
+                admission: Admission::Members,
+            },
+            Message::Card,
             Message::Find {
                 version: 1,
                 host: None,
@@ -220,6 +277,10 @@ mod tests {
             Message::Joined { host: 3 },
             Message::Thread { tid: 78 },
             Message::ThreadNumber { number: 63 },
+            Message::Notify,
+            Message::Wake {
+                address: 0x7fff_1234_5678,
+            },
         ];
         for message in others.into_iter().chain(refused) {
             assert_eq!(Message::of_bytes(&message.to_bytes()), Some(message));

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 /// The environment variable with the host that a program wants.
 pub const VARIABLE: &str = "FERROCE_HOST";
+/// If this variable is 1, a program joins the world before `main`, whatever it is linked with.
+pub const FROM_START: &str = "FERROCE_FROM_START";
 
 /// A host of a world by its name: n8, or n8.3 for one function of its card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

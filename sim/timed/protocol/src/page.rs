@@ -10,9 +10,13 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use crate::MAX_THREADS;
+use crate::children::Children;
 use crate::cm::{CmMessage, MAX_CHANNELS};
+use crate::inner_pipes::InnerPipes;
+use crate::name::Name;
 use crate::request::Request;
 use crate::store::Stores;
+use crate::trust::Departures;
 
 /// Bytes of a page of memory.
 pub const PAGE_SIZE: usize = 4096;
@@ -95,6 +99,10 @@ pub struct ProgramPage {
     pub version: AtomicU32,
     /// The host that the program is on.
     pub host: AtomicU32,
+    /// Number of the host that its name has; the functions of a card are on one host.
+    pub host_of_name: AtomicU32,
+    /// Programs that were on the host before: each has other random numbers.
+    pub earlier_programs: AtomicU32,
     /// Hosts of the world.
     pub hosts: AtomicU32,
     /// `vendor_part_id` of its card.
@@ -128,38 +136,19 @@ pub struct ProgramPage {
     pub persistent_device: AtomicU64,
     /// Its inode. Zero: the host has none.
     pub persistent_inode: AtomicU64,
+    /// How often threads have left simulated time. Both sides note it.
+    pub departures: Departures,
     /// Events that wait in each channel of RDMA CM, by number: see [`crate::cm`].
     pub cm_events: [AtomicU32; MAX_CHANNELS],
-}
-
-/// Words of a [`Name`].
-const NAME_WORDS: usize = 3;
-
-/// A printable name, cut to its first 24 bytes.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub struct Name([AtomicU64; NAME_WORDS]);
-
-impl Name {
-    /// Sets the name.
-    #[inline]
-    pub fn set(&self, name: &str) {
-        let mut bytes = [0; 8 * NAME_WORDS];
-        let length = name.len().min(bytes.len());
-        bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
-        for (cell, word) in self.0.iter().zip(bytes.chunks_exact(8)) {
-            let word = word.try_into().map_or(0, u64::from_ne_bytes);
-            cell.store(word, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns the name: printable characters only, whatever the other side has written.
-    pub fn get(&self) -> String {
-        let words = self.0.iter().map(|cell| cell.load(Ordering::Relaxed));
-        let bytes = words.flat_map(u64::to_ne_bytes);
-        let kept = bytes.take_while(|byte| byte.is_ascii_graphic() || *byte == b' ');
-        kept.map(char::from).collect()
-    }
+    /// Earliest time of the program's first thread: the clock of the parent that has started it.
+    pub since_ps: AtomicU64,
+    /// Not zero: its parent, or an earlier program of its process, is in the world.
+    pub is_member: AtomicU32,
+    /// Its children.
+    pub children: Children,
+    /// Pipes and socket pairs of which both ends belong to the program and to processes with the
+    /// same ancestor in the world. The program writes it; its children begin with a copy.
+    pub inner_pipes: InnerPipes,
 }
 
 /// One thread of a program.
@@ -175,6 +164,9 @@ pub struct ThreadPage {
     pub calls: AtomicU64,
     /// The last call.
     pub last_call: Name,
+    /// Not zero: the thread computes for so long without a call that it lets time pass in steps,
+    /// as it may wait for another thread.
+    pub is_stuck: AtomicU32,
     /// Number of turns of the thread.
     pub turns: AtomicU64,
     /// Clock of the thread.
@@ -190,6 +182,11 @@ pub struct ThreadPage {
     pub reaction_ps: AtomicU64,
     /// The thread runs again at this time, whatever it waits for. [`NEVER_PS`]: no such time.
     pub deadline_ps: AtomicU64,
+    /// Not zero: the end of a child is to interrupt the thread's wait, as it has a handler of
+    /// `SIGCHLD`. The thread writes it.
+    pub takes_ends_of_children: AtomicU32,
+    /// Not zero: the world has interrupted the thread's wait.
+    pub is_interrupted: AtomicU32,
     /// Pending interrupts: a bit for each vector. The thread that gets the turn calls their
     /// handlers.
     pub interrupts: AtomicU64,
@@ -239,6 +236,13 @@ impl ThreadPage {
             cell.store(0, Ordering::Relaxed);
         }
         self.last_call.set("");
+        for flag in [
+            &self.is_stuck,
+            &self.takes_ends_of_children,
+            &self.is_interrupted,
+        ] {
+            flag.store(0, Ordering::Relaxed);
+        }
         self.deadline_ps.store(NEVER_PS, Ordering::Relaxed);
         self.stores.clear();
         self.done.clear();
@@ -307,28 +311,5 @@ impl ThreadPage {
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
         self.turn()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Name;
-
-    #[test]
-    fn names_are_kept_as_far_as_there_is_room() {
-        let name = Name::default();
-        assert_eq!(name.get(), "");
-        for (long, kept) in [
-            ("epoll_wait", "epoll_wait"),
-            ("", ""),
-            (
-                "a_name_that_is_longer_than_that",
-                "a_name_that_is_longer_th",
-            ),
-            ("bad\u{7}name", "bad"),
-        ] {
-            name.set(long);
-            assert_eq!(name.get(), kept);
-        }
     }
 }

@@ -5,6 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cm::CmCall;
 
+/// Bit of an address in memory that processes share: the other bits identify the object in the file
+/// that is mapped, so they are the same in each process.
+pub const SHARED_ADDRESS: u64 = 1 << 63;
+
+/// Returns the address for which threads of a process wait that take one of its signals.
+pub fn takers_of_signals(pid: u32) -> u64 {
+    // No file has the number zero.
+    SHARED_ADDRESS | u64::from(pid)
+}
+
 /// Memory that a polling thread checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Check {
@@ -71,6 +81,21 @@ pub enum Wait {
     Return,
     /// A call of RDMA CM; for the answer see [`crate::cm::answer`].
     Cm(CmCall),
+    /// Another thread of the program to wake this address.
+    OnAddress {
+        /// An address of the program.
+        address: u64,
+        /// A wake-up needs one of these bits.
+        bits: u32,
+    },
+    /// The last of `threads` threads of the program to arrive at a barrier. The answer is 1 for the
+    /// last one, and 0 for the others.
+    AtBarrier {
+        /// The address of the barrier.
+        address: u64,
+        /// Number of threads, with this one.
+        threads: u32,
+    },
     /// Nothing: the thread has ended.
     End,
 }
@@ -105,6 +130,8 @@ impl Request {
             Wait::Check => (8, [0; 4]),
             Wait::Room => (9, [0; 4]),
             Wait::Cm(call) => (10, call.to_words()),
+            Wait::OnAddress { address, bits } => (11, [*address, u64::from(*bits), 0, 0]),
+            Wait::AtBarrier { address, threads } => (12, [*address, u64::from(*threads), 0, 0]),
         };
         self.kind.store(kind, Ordering::Relaxed);
         for (cell, value) in self.arguments.iter().zip(arguments) {
@@ -141,6 +168,14 @@ impl Request {
             8 => Wait::Check,
             9 => Wait::Room,
             10 => Wait::Cm(CmCall::of_words([first, second, third, fourth])?),
+            11 => Wait::OnAddress {
+                address: first,
+                bits: u32::try_from(second).ok()?,
+            },
+            12 => Wait::AtBarrier {
+                address: first,
+                threads: u32::try_from(second).ok()?,
+            },
             _ => return None,
         })
     }
@@ -171,6 +206,14 @@ mod tests {
             Wait::Return,
             Wait::End,
             Wait::Cm(CmCall::Open),
+            Wait::OnAddress {
+                address: 64,
+                bits: u32::MAX,
+            },
+            Wait::AtBarrier {
+                address: 128,
+                threads: 9,
+            },
         ];
         for wait in polls.into_iter().chain(others) {
             request.set(&wait);
@@ -181,7 +224,7 @@ mod tests {
     #[test]
     fn invalid_bytes_are_no_request() {
         let request = Request::default();
-        request.kind.store(11, Ordering::Relaxed);
+        request.kind.store(13, Ordering::Relaxed);
         assert_eq!(request.get(), None);
         request.set(&Wait::OnConnection { port: 1 });
         request.arguments[0].store(1 << 16, Ordering::Relaxed);

@@ -45,6 +45,9 @@ pub enum StoreKind {
     Notify,
     /// The thread began to spend time: `slot` is a [`Work`], the word is the time in picoseconds.
     Work,
+    /// The thread wakes up to `slot` threads of its program that wait for an address; the words are
+    /// the address, and the bits of which a waiting thread needs one. The answer is their number.
+    Wake,
 }
 
 /// Work on which a thread spends time.
@@ -78,7 +81,7 @@ impl Work {
     }
 }
 
-const KINDS: [StoreKind; 12] = [
+const KINDS: [StoreKind; 13] = [
     StoreKind::Doorbell,
     StoreKind::Push,
     StoreKind::Register,
@@ -91,6 +94,7 @@ const KINDS: [StoreKind; 12] = [
     StoreKind::Check,
     StoreKind::Notify,
     StoreKind::Work,
+    StoreKind::Wake,
 ];
 
 /// A decoded store.

@@ -79,7 +79,8 @@ pub struct TimeTable {
     /// registers, and the stack of its frames. Two calls of a thread with the same number come from
     /// the same place of a loop that has changed none of these. Zero: unknown.
     pub caller: extern "C" fn() -> u64,
-    /// Returns the number of threads of the program that are in the world.
+    /// Returns the number of threads of the program that are in the world, and one more if other
+    /// processes of the world may share memory with it.
     pub thread_count: extern "C" fn() -> u32,
     /// Does the same as [`TimeTable::spend_ps`], and names the work for a trace.
     pub work: extern "C" fn(work: Work, time_ps: u64),
@@ -89,4 +90,7 @@ pub struct TimeTable {
     /// [`crate::control::Refusal::to_words`], the first one in the upper half. All bits are set if
     /// no world was asked, because the wanted host name is invalid.
     pub refusal: extern "C" fn() -> u64,
+    /// Asks for the card of the program's host. Returns zero or an errno; [`TimeTable::refusal`]
+    /// has the reason.
+    pub request_card: extern "C" fn() -> i32,
 }

@@ -6,6 +6,7 @@ use ferroce_rdma_cm::Errno;
 use ferroce_timed_protocol::cm::{self, CmCall};
 use ferroce_timed_protocol::page::ThreadPage;
 use ferroce_units::Instant;
+use ferroce_world::ThreadId;
 
 use super::Common;
 use crate::program::Program;
@@ -13,20 +14,35 @@ use crate::shared::Event;
 
 impl Common {
     /// Lets the program's threads that wait for events check again, except the one with this page.
-    pub fn notify(&self, program: &Program, now: Instant, except: Option<usize>) {
+    pub fn notify(&self, program: &Program, now: Instant, except: Option<ThreadId>) {
         program.notify();
         for place in &*self.places.borrow() {
-            if place.program.id == program.id && Some(place.number) != except {
+            if place.program.is_related_to(program) && Some(place.thread) != except {
                 self.waker.wake_sleeper(place.thread, now);
             }
         }
+    }
+
+    /// Takes the interrupts of a program: of its card, and of its channels.
+    pub fn take_interrupts(&self, program: &Program) -> u64 {
+        let of_channels = program.take_interrupts();
+        if program.owns_card() {
+            of_channels | self.shared.take_interrupts(program.host)
+        } else {
+            of_channels
+        }
+    }
+
+    /// Returns true if there are any.
+    pub fn has_interrupts(&self, program: &Program) -> bool {
+        program.has_interrupts() || program.owns_card() && self.shared.has_interrupts(program.host)
     }
 
     /// Notifies programs of events of their channels.
     pub fn announce_cm_events(&self, now: Instant) {
         let reached = self.cm_agents.borrow_mut().take_reached();
         for program in reached {
-            self.shared.add_interrupts(program.host, cm::INTERRUPT);
+            program.add_interrupts(cm::INTERRUPT);
             self.notify(&program, now, None);
         }
     }

@@ -14,6 +14,7 @@ use super::registers::{GENERAL, Registers};
 use crate::joined;
 use crate::os::{keeping_errno, real_ns};
 use crate::own::Own;
+use crate::relatives;
 use crate::tsc::extended_state::{self, SAVE_BYTES, with_extended_state};
 
 /// Maximum number of copied loops.
@@ -217,7 +218,7 @@ extern "C" fn check(frame: &Frame) {
 #[cold]
 pub fn end_if_lost() {
     let lost_for = joined::ended_at_ns().map(|ended| real_ns().saturating_sub(ended));
-    if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && joined::thread_count() <= 1 {
+    if lost_for.is_some_and(|lost_for| lost_for > LOST_LIMIT_NS) && !relatives::others_may_act() {
         // SAFETY: `write` reads a static buffer, and `_exit` ends the process without running more
         // of its code: the thread may be anywhere in it.
         unsafe {
@@ -236,7 +237,7 @@ pub fn wait_for_first_change(own: &Own, check: Check) {
 /// change. With other threads in the program it waits `turns` iterations at most.
 fn wait_for_change(own: &Own, check: Check, turns: u64) {
     let grid_ps = own.memory_poll_ps().max(1);
-    let check = if joined::thread_count() > 1 {
+    let check = if relatives::others_may_act() {
         let wait_ps = turns.saturating_mul(grid_ps);
         let time_ps = own.now_ps().saturating_add(wait_ps);
         Check::EverythingUntil { time_ps }

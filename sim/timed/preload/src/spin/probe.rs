@@ -8,7 +8,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-use ferroce_timed_protocol::page::{PAGE_SIZE, Turn};
+use ferroce_timed_protocol::STUCK;
+use ferroce_timed_protocol::page::{NEVER_PS, PAGE_SIZE, Turn};
+use ferroce_timed_protocol::request::Wait;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use libc::{mcontext_t, siginfo_t, ucontext_t};
 
@@ -24,6 +26,8 @@ use crate::thread::state;
 use crate::tsc::rewrite;
 use crate::{joined, real, world_end};
 
+/// Time that passes with each signal to a thread that computes for long.
+const STUCK_STEP_PS: u64 = 1_000_000;
 /// Makes the processor trap after each instruction.
 const TRAP_FLAG: i64 = 0x100;
 /// Bytes of a jump.
@@ -114,6 +118,12 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
     if !is_asked || !state.is_outermost() {
         return;
     }
+    if state
+        .page()
+        .is_some_and(|page| page.is_stuck.load(Ordering::Relaxed) != 0)
+    {
+        return keeping_errno(let_time_pass);
+    }
     let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
     let own = thread_number();
     let begins = match PROBED.compare_exchange(0, own, success, failure) {
@@ -135,6 +145,14 @@ extern "C" fn on_probe(_: c_int, info: *mut siginfo_t, context: *mut c_void) {
         }
         probe.go_on(&mut context.uc_mcontext);
     });
+}
+
+/// Lets other threads run for a moment, in a loop that could not be proven to wait for memory.
+fn let_time_pass() {
+    if let Some(own) = Own::enter(STUCK) {
+        let time_ps = own.now_ps().saturating_add(STUCK_STEP_PS);
+        own.wait(&Wait::At { time_ps }, NEVER_PS);
+    }
 }
 
 /// Handles the trap after an instruction of the thread.

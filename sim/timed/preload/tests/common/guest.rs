@@ -103,8 +103,12 @@ fn real_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the system call writes one `timespec`, and `time` is a local of that type.
-    unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) };
+    // SAFETY: the system call, which is not libc's function, writes one `timespec`, and `time` is a
+    // local of that type.
+    unsafe {
+        asm!("syscall", inlateout("rax") libc::SYS_clock_gettime => _, in("rdi") i64::from(clock),
+            in("rsi") &raw mut time, out("rcx") _, out("r11") _, options(nostack));
+    }
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -67,7 +67,7 @@ impl World {
             while !sign.load(Ordering::Relaxed) {
                 if is_readable(&socket, STEP) {
                     let connection = accept(&socket).expect("a program");
-                    Program::new(connection, &sign, &log, refusal).serve();
+                    Program::new(connection, &socket, &sign, &log, refusal).serve();
                 }
             }
         });
@@ -130,6 +130,8 @@ struct Thread {
 
 struct Program<'a> {
     connection: OwnedFd,
+    /// The socket at which other programs ask to join.
+    others: &'a OwnedFd,
     world_has_ended: &'a AtomicBool,
     seen: &'a Mutex<Seen>,
     pages: SharedPages,
@@ -142,6 +144,7 @@ struct Program<'a> {
 impl<'a> Program<'a> {
     fn new(
         connection: OwnedFd,
+        others: &'a OwnedFd,
         world_has_ended: &'a AtomicBool,
         seen: &'a Mutex<Seen>,
         refusal: Option<Refusal>,
@@ -155,6 +158,7 @@ impl<'a> Program<'a> {
             .store(VERSION, Ordering::Relaxed);
         let mut program = Self {
             connection,
+            others,
             world_has_ended,
             seen,
             pages,
@@ -200,12 +204,20 @@ impl<'a> Program<'a> {
         &self.pages.pages().threads[number]
     }
 
-    /// Answers a request for a page, and notices the end of the connection.
+    /// Answers a request for a page, and notices the end of the connection. No other program joins.
     fn look_at_connection(&mut self, limit: Duration) {
         if !is_readable(&self.connection, limit) {
+            if is_readable(self.others, Duration::ZERO) {
+                drop(accept(self.others));
+            }
             return;
         }
-        if let Some(Message::Thread { tid }) = self.receive() {
+        let message = self.receive();
+        if message == Some(Message::Card) {
+            let found = Message::Found { host: 0 };
+            self.send(found, &mut SendAncillaryBuffer::default());
+        }
+        if let Some(Message::Thread { tid }) = message {
             let number = self.count;
             self.count += 1;
             self.page(number).reset(tid);

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ferroce_linux::peer::Peer;
 use ferroce_test_support::{TIMEOUT, eventually};
 use ferroce_timed_protocol::control::Message;
 use ferroce_timed_protocol::map::SharedPages;
@@ -70,6 +71,10 @@ struct Thread {
     has_connected: bool,
     /// Time of a write to memory that it polls.
     seen_ps: u64,
+    /// Its place among the threads that wait for an address.
+    order: u64,
+    /// Time of the wake-up of that address, and the answer.
+    woken: Option<(u64, u64)>,
 }
 
 struct Program {
@@ -160,6 +165,7 @@ impl FakeWorld {
             streams: HashMap::new(),
             ports: HashMap::new(),
             events: Vec::new(),
+            orders: 0,
             now_ps: 0,
         };
         let thread = Some(std::thread::spawn(move || core.run()));
@@ -206,6 +212,8 @@ struct Core {
     /// Connections under way, for each listening port.
     ports: HashMap<u16, VecDeque<u64>>,
     events: Vec<(u64, Event)>,
+    /// Turns so far.
+    orders: u64,
     now_ps: u64,
 }
 
@@ -220,7 +228,9 @@ impl Core {
             );
             self.serve();
             let has_begun = self.joined.load(Ordering::Relaxed) >= self.expected;
-            if !has_begun || !self.step() {
+            // Until time begins, each program runs up to its first wait.
+            let until_ps = if has_begun { NEVER_PS } else { self.now_ps };
+            if !self.step(until_ps) {
                 // Nothing is due until a program sends a request: the polling interval of this
                 // server.
                 std::thread::sleep(Duration::from_micros(200));
@@ -272,7 +282,7 @@ impl Core {
 
     fn answer(&mut self, place: usize, message: Message) {
         match message {
-            Message::Join { version, pid, .. } => {
+            Message::Join { version, .. } => {
                 assert_eq!(version, VERSION);
                 let file = SharedPages::create().unwrap();
                 let pages = SharedPages::map(&file).unwrap();
@@ -292,7 +302,7 @@ impl Core {
                     .store(WAKE_UP_PS, Ordering::Relaxed);
                 let own = &mut self.programs[place];
                 own.pages = pages;
-                own.pid = pid;
+                own.pid = Peer::of(&own.connection).unwrap().process.unwrap();
                 let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
                 let mut ancillary = SendAncillaryBuffer::new(&mut space);
                 let files = [file.as_fd()];
@@ -319,11 +329,22 @@ impl Core {
                     }),
                     has_connected: false,
                     seen_ps: NEVER_PS,
+                    order: 0,
+                    woken: None,
                 });
                 let answer = Message::ThreadNumber {
                     number: number as u32,
                 };
                 send(&program.connection, &answer.to_bytes(), SendFlags::empty()).unwrap();
+            }
+            Message::Notify => {
+                self.programs[place].interrupted_ps = self.now_ps;
+                let bytes = message.to_bytes();
+                send(&self.programs[place].connection, &bytes, SendFlags::empty()).unwrap();
+            }
+            Message::Card => {
+                let bytes = Message::Found { host: place as u32 }.to_bytes();
+                send(&self.programs[place].connection, &bytes, SendFlags::empty()).unwrap();
             }
             other => panic!("{other:?}"),
         }
@@ -359,6 +380,7 @@ impl Core {
                 let turns = thread.seen_ps.saturating_sub(clock_ps).div_ceil(*grid_ps);
                 (clock_ps + turns * grid_ps, 0)
             }),
+            Wait::OnAddress { .. } | Wait::AtBarrier { .. } => thread.woken,
             Wait::End | Wait::Cm(_) => None,
         };
         let until_ps = match wait {
@@ -377,8 +399,8 @@ impl Core {
         }
     }
 
-    /// Executes the next event. Returns false if there is none.
-    fn step(&mut self) -> bool {
+    /// Executes the next event. Returns false if there is none until `until_ps`.
+    fn step(&mut self, until_ps: u64) -> bool {
         for place in 0..self.threads.len() {
             if self.threads[place].doing == Doing::Outside && self.page(place).turn() == Turn::World
             {
@@ -391,14 +413,15 @@ impl Core {
         let event = (0..self.events.len()).min_by_key(|place| self.events[*place].0);
         if let Some(event) = event {
             let at_ps = self.events[event].0;
-            if next.is_none_or(|((wakes_ps, _), _)| at_ps <= wakes_ps) {
+            if at_ps <= until_ps && next.is_none_or(|((wakes_ps, _), _)| at_ps <= wakes_ps) {
                 let (_, event) = self.events.remove(event);
                 self.now_ps = self.now_ps.max(at_ps);
                 self.happen(event);
                 return true;
             }
         }
-        let Some(((at_ps, answer), place)) = next else {
+        let Some(((at_ps, answer), place)) = next.filter(|((at_ps, _), _)| *at_ps <= until_ps)
+        else {
             return false;
         };
         self.now_ps = self.now_ps.max(at_ps);
@@ -495,10 +518,53 @@ impl Core {
         for store in stores {
             self.take_store(place, program, &store);
         }
-        self.threads[place].doing = match wait {
+        self.orders += 1;
+        self.threads[place].order = self.orders;
+        self.threads[place].woken = None;
+        self.threads[place].doing = match wait.clone() {
             Wait::End => Doing::Ended,
             wait => Doing::Waiting(wait),
         };
+        if let Wait::AtBarrier { threads, .. } = wait {
+            self.open_barrier(place, program, &wait, threads);
+        }
+    }
+
+    /// Lets all threads at a barrier continue if they are as many as it needs.
+    fn open_barrier(&mut self, last: usize, program: usize, wait: &Wait, threads: u32) {
+        let all: Vec<usize> = (0..self.threads.len())
+            .filter(|place| {
+                let thread = &self.threads[*place];
+                let waits = thread.doing == Doing::Waiting(wait.clone());
+                thread.program == program && waits && thread.woken.is_none()
+            })
+            .collect();
+        if all.len() == threads as usize {
+            let clock = |place: &usize| self.page(*place).clock_ps.load(Ordering::Relaxed);
+            let at_ps = all.iter().map(clock).max().unwrap();
+            for place in all {
+                self.threads[place].woken = Some((at_ps, u64::from(place == last)));
+            }
+        }
+    }
+
+    /// Wakes threads of a program that wait for an address, the first one first.
+    fn wake(&mut self, program: usize, store: &Store) {
+        let (address, bits) = (store.words()[0], store.words()[1] as u32);
+        let mut places: Vec<usize> = (0..self.threads.len()).collect();
+        places.sort_by_key(|place| self.threads[*place].order);
+        places.retain(|place| {
+            let thread = &self.threads[*place];
+            let is_wanted = |wait: &Wait| {
+                matches!(wait, Wait::OnAddress { address: own, bits: needed }
+                    if *own == address && needed & bits != 0)
+            };
+            let waits = matches!(&thread.doing, Doing::Waiting(wait) if is_wanted(wait));
+            thread.program == program && waits && thread.woken.is_none()
+        });
+        for place in places.into_iter().take(store.slot as usize) {
+            self.threads[place].woken = Some((store.at_ps, 0));
+        }
     }
 
     fn take_store(&mut self, place: usize, program: usize, store: &Store) {
@@ -514,6 +580,8 @@ impl Core {
                     self.threads[place].has_connected = true;
                 }
             }
+            StoreKind::Wake => self.wake(program, store),
+            StoreKind::Notify => self.programs[program].interrupted_ps = store.at_ps,
             StoreKind::Accept => self.threads[place].has_connected = true,
             StoreKind::Send => {
                 let stream = self.streams.entry(words[0]).or_default();

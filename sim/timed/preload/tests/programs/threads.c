@@ -69,6 +69,41 @@ static void *wake_up(void *unused)
 	return unused;
 }
 
+static void *want_mutex(void *unused)
+{
+	CHECK(pthread_mutex_lock(&mutex) == 0);
+	CHECK(pthread_mutex_unlock(&mutex) == 0);
+	return unused;
+}
+
+static void *signal_soon(void *unused)
+{
+	usleep(10);
+	CHECK(pthread_mutex_lock(&mutex) == 0);
+	is_ready = 1;
+	CHECK(pthread_cond_signal(&condition) == 0);
+	CHECK(pthread_mutex_unlock(&mutex) == 0);
+	return unused;
+}
+
+/* The wait begins far ahead of the world, which has to run the signalling thread first. */
+static void wait_ahead_of_the_world(void)
+{
+	pthread_t threads[2];
+
+	is_ready = 0;
+	CHECK(pthread_mutex_lock(&mutex) == 0);
+	CHECK(pthread_create(&threads[0], NULL, want_mutex, NULL) == 0);
+	CHECK(pthread_create(&threads[1], NULL, signal_soon, NULL) == 0);
+	usleep(5);
+	world->spend_ps(50 * US);
+	while (!is_ready)
+		CHECK(pthread_cond_wait(&condition, &mutex) == 0);
+	CHECK(pthread_mutex_unlock(&mutex) == 0);
+	for (int i = 0; i < 2; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 int main(void)
 {
 	join_world();
@@ -100,6 +135,17 @@ int main(void)
 	CHECK(pthread_mutex_unlock(&mutex) == 0);
 	CHECK(sem_wait(&semaphore) == 0);
 	CHECK(pthread_join(threads[0], NULL) == 0);
+	/* A wait that would never end is refused. */
+	pthread_mutexattr_t attributes;
+	pthread_mutex_t checked;
+	CHECK(pthread_mutexattr_init(&attributes) == 0);
+	CHECK(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK) == 0);
+	CHECK(pthread_mutex_init(&checked, &attributes) == 0);
+	CHECK(pthread_mutex_lock(&checked) == 0);
+	CHECK(pthread_mutex_lock(&checked) == EDEADLK);
+	CHECK(pthread_rwlock_wrlock(&rwlock) == 0);
+	CHECK(pthread_rwlock_wrlock(&rwlock) == EDEADLK);
+	wait_ahead_of_the_world();
 	/* Time limits. */
 	t = world->now_ps();
 	struct timespec limit = in(CLOCK_REALTIME, 30);

@@ -17,7 +17,7 @@ use ferroce_test_support::{
 };
 use ferroce_timed::{Lifetime, TimedWorld};
 use ferroce_timed_protocol::VERSION;
-use ferroce_timed_protocol::control::{Message, Refusal, card_socket};
+use ferroce_timed_protocol::control::{Admission, Message, Refusal, card_socket};
 use ferroce_timed_protocol::host_name::HostName;
 use ferroce_timed_protocol::map::SharedPages;
 use ferroce_timed_protocol::page::{NEVER_PS, ProgramPages, ThreadPage, Turn};
@@ -133,8 +133,12 @@ pub fn try_join_host(
     host: Option<HostName>,
 ) -> Result<Program, Option<Refusal>> {
     let socket = open(path);
-    let pid = std::process::id();
-    let question = Message::Join { version, pid, host };
+    let admission = Admission::Any;
+    let question = Message::Join {
+        version,
+        host,
+        admission,
+    };
     match ask(&socket, question) {
         Some((Message::Joined { host }, Some(file))) => Ok(Program {
             socket,
@@ -181,6 +185,8 @@ impl Program {
 
     /// Returns the card, for the thread `thread`.
     pub fn card(&self, thread: &ProgramThread) -> Arc<PagedBus> {
+        let answer = ask(&self.socket, Message::Card);
+        assert!(matches!(answer, Some((Message::Found { .. }, None))));
         let inner = VfioUser::open(&card_socket(&self.path, self.host)).expect("it is served");
         Arc::new(PagedBus {
             inner,

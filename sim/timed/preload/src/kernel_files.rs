@@ -1,4 +1,5 @@
-//! `/proc/cpuinfo`, which states the frequency of the time stamp counter.
+//! Files of the kernel that are others for a program of a world: `/proc/cpuinfo`, which states the
+//! frequency of the time stamp counter, and those that identify the host (`names`).
 //!
 //! perftest uses that frequency if its own measurement is close to it. A program of a world sees
 //! one processor with the frequency of the world's counter; the rest is the kernel's text.
@@ -12,10 +13,10 @@ use libc::{FILE, mode_t};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SeekFrom, memfd_create, seek};
 use rustix::io::read;
 
-use crate::joined;
 use crate::next::next;
 use crate::os::set_errno;
 use crate::thread::state;
+use crate::{early, joined, names, shared_memory};
 
 const PATH: &CStr = c"/proc/cpuinfo";
 /// Bytes of the kernel's file that are read: they contain the first processor.
@@ -26,13 +27,26 @@ const READ_BYTES: usize = 1 << 14;
 /// # Safety
 /// `path` is null or a C string.
 #[inline]
-unsafe fn replacement(path: *const c_char) -> Option<OwnedFd> {
-    if !joined::is_joined() || path.is_null() || state().is_real() {
+unsafe fn replacement(path: *const c_char, flags: c_int) -> Option<OwnedFd> {
+    if path.is_null() || state().is_real() {
         return None;
     }
     // SAFETY: the caller guarantees a C string or null, and null is excluded above.
-    let is_it = unsafe { CStr::from_ptr(path) } == PATH;
-    if is_it { file().ok() } else { None }
+    let path = unsafe { CStr::from_ptr(path) };
+    if path != PATH && !names::is_file(path) {
+        shared_memory::note_open(path, flags);
+        return None;
+    }
+    // A library that prepares itself before this one, as UCX, measures the counter next.
+    early::join();
+    if let Some(text) = names::file(path) {
+        return with_text(&text).ok();
+    }
+    if path == PATH && joined::is_joined() {
+        file().ok()
+    } else {
+        None
+    }
 }
 
 /// Returns a file with the text for the program.
@@ -46,8 +60,12 @@ fn file() -> std::io::Result<OwnedFd> {
             count => length += count,
         }
     }
-    let text = one_processor(&String::from_utf8_lossy(&buffer[..length]));
-    let file = std::fs::File::from(memfd_create("cpuinfo", MemfdFlags::CLOEXEC)?);
+    with_text(&one_processor(&String::from_utf8_lossy(&buffer[..length])))
+}
+
+/// Returns a file with this text.
+fn with_text(text: &str) -> std::io::Result<OwnedFd> {
+    let file = std::fs::File::from(memfd_create("ferroce-text", MemfdFlags::CLOEXEC)?);
     (&file).write_all(text.as_bytes())?;
     seek(file.as_fd(), SeekFrom::Start(0))?;
     Ok(file.into())
@@ -86,7 +104,7 @@ type OpenFile = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// `path` is null or a C string.
 unsafe fn open_with(real: Option<Open>, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller keeps this function's contract: `path` is null or a C string.
-    if let Some(file) = unsafe { replacement(path) } {
+    if let Some(file) = unsafe { replacement(path, flags) } {
         return file.into_raw_fd();
     }
     match real {
@@ -109,7 +127,7 @@ unsafe fn open_at_with(
     mode: mode_t,
 ) -> c_int {
     // SAFETY: the caller keeps this function's contract: `path` is null or a C string.
-    if let Some(file) = unsafe { replacement(path) } {
+    if let Some(file) = unsafe { replacement(path, flags) } {
         return file.into_raw_fd();
     }
     match real {
@@ -130,7 +148,7 @@ unsafe fn open_file_with(
     mode: *const c_char,
 ) -> *mut FILE {
     // SAFETY: the contract of `replacement`: the caller guarantees that `path` is a C string.
-    if let Some(file) = unsafe { replacement(path) } {
+    if let Some(file) = unsafe { replacement(path, libc::O_RDONLY) } {
         // SAFETY: the descriptor is open and its ownership passes to the stream; the caller
         // guarantees that `mode` is a C string.
         return unsafe { libc::fdopen(file.into_raw_fd(), mode) };
