@@ -2,6 +2,7 @@
 //! with a time limit for each process.
 
 pub mod capture;
+pub mod explained;
 pub mod page;
 mod rdma_cm;
 mod served;
@@ -229,6 +230,7 @@ const OPTIONS_OF_THE_ENVIRONMENT: &[&str] = &[
     "FERROCE_PATIENT",
     "FERROCE_RELAXED_ORDER",
     "FERROCE_RTL_PCIE",
+    "FERROCE_RTL_TLP",
     "FERROCE_RTL_WAVE",
     "FERROCE_WORLD",
     "FERROCE_LOG",

@@ -25,6 +25,14 @@ pub struct EnvironmentError {
     pub reason: String,
 }
 
+impl EnvironmentError {
+    /// Returns the message for a value that was not given by the variable, but by this option.
+    #[must_use]
+    pub fn of_option(&self, option: &str) -> String {
+        format!("{option} {}: {}", self.value, self.reason)
+    }
+}
+
 /// Devices that a host can have.
 pub const MAX_DEVICES: u8 = 8;
 /// Functions that a device can have in a process (PCIe 6.0, 2.2.6.2: of a device without ARI).

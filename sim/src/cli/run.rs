@@ -1,5 +1,6 @@
 //! `ferroce run`: a program with Ferroce's verbs library in place of the system's.
 
+mod call_site;
 mod child;
 mod counted;
 mod debugging;
@@ -15,6 +16,7 @@ use clap::{Args, ValueEnum};
 use ferroce_embed::capture::Capture;
 use ferroce_embed::devices;
 use ferroce_embed::dma_buf;
+use ferroce_embed::error::Error;
 use ferroce_embed::faults::VARIABLE;
 use ferroce_embed::function::RECORD_VARIABLE;
 use ferroce_embed::personality;
@@ -28,6 +30,7 @@ use ferroce_platform::host::{
     self, FUNCTIONS_VARIABLE, parse_addresses, parse_devices, parse_functions,
 };
 use ferroce_spec::personality::Personality;
+use ferroce_timed::STRICT;
 use ferroce_timed::host_name::VARIABLE as HOST_VARIABLE;
 
 use self::child::AfterEnd;
@@ -273,6 +276,9 @@ impl Run {
         } else {
             library::verbs()?
         }];
+        if self.timed.is_strict()? {
+            environment.push((STRICT, "1".into()));
+        }
         if let Some(world) = self.timed.socket(self.wanted_host())? {
             environment.push(("FERROCE_WORLD", world.into()));
             libraries.insert(0, library::time()?);
@@ -296,28 +302,29 @@ impl Run {
     fn devices(&self) -> Result<Variables, String> {
         let mut environment = Variables::new();
         if let Some(text) = &self.address {
-            parse_addresses(text).map_err(|error| error.to_string())?;
+            parse_addresses(text).map_err(|error| error.of_option("--address"))?;
             environment.push(("FERROCE_ADDRESS", text.into()));
         }
         if let Some(name) = &self.host {
-            if name.is_empty() {
-                return Err("--host needs a name".to_owned());
-            }
+            check_host(name)?;
             if !self.timed.is_asked() {
-                host::named(name, None).map_err(|error| error.to_string())?;
+                host::named(name, None).map_err(|error| error.of_option("--host"))?;
             }
             environment.push((HOST_VARIABLE, name.into()));
         }
         if let Some(text) = &self.devices {
-            parse_devices(text).map_err(|error| error.to_string())?;
+            parse_devices(text).map_err(|error| error.of_option("--devices"))?;
             environment.push(("FERROCE_DEVICES", text.into()));
         }
         if let Some(text) = &self.functions {
-            parse_functions(text).map_err(|error| error.to_string())?;
+            parse_functions(text).map_err(|error| error.of_option("--functions"))?;
             environment.push((FUNCTIONS_VARIABLE, text.into()));
         }
         if let Some(text) = &self.device {
-            let devices = devices::parse(text).map_err(|error| error.to_string())?;
+            let devices = devices::parse(text).map_err(|error| match error {
+                Error::Environment(error) => error.of_option("--device"),
+                error => format!("--device {text}: {error}"),
+            })?;
             environment.push(("FERROCE_DEVICE", devices::format(&devices)?.into()));
         }
         if !self.port.is_empty() {
@@ -382,6 +389,20 @@ impl Run {
         }
         Ok(environment)
     }
+}
+
+/// Checks that a host's name is a word: it is part of addresses and file names.
+fn check_host(name: &str) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("--host needs a name".to_owned());
+    }
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.chars().all(is_part) && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(format!(
+        "--host {name:?}: a name has letters, digits, - _ and ., and does not begin with a dot"
+    ))
 }
 
 /// Returns the wires of the devices, with absolute paths: the program may change its working

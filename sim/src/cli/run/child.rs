@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use ferroce_platform::os::signals::Forwarding;
 
 use super::counted::Counted;
-use super::explain::Explanations;
+use super::explain::{Explanations, Watch};
 use crate::cli::EXIT_FAILURE;
 
 /// Reports to print after the end of the program.
@@ -47,7 +47,9 @@ impl AfterEnd {
             }
         };
         forwarding.to(child.id());
+        let watch = self.explanations.as_ref().map(Explanations::watch);
         let status = child.wait();
+        watch.into_iter().for_each(Watch::end);
         forwarding.end();
         let code = code_of(status?);
         self.explanations.into_iter().for_each(Explanations::report);

@@ -3,31 +3,27 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::Duration;
 
 use clap::Args;
 use ferroce_embed::runtime_directory;
 use ferroce_faults::Plan;
 use ferroce_model::config::{RecoveryConfig, RecoveryMode};
 use ferroce_model::preset::Preset;
+use ferroce_perf::options;
 use ferroce_platform::os;
 use ferroce_spec::personality::Personality;
 use ferroce_timed::control::{is_alive, refusal, share_processor};
 use ferroce_timed::host_name::HostName;
 
 use super::super::faults::Faults;
-use super::super::preset;
 use super::super::progress::note;
+use super::super::world::await_announcement;
 
 /// Prefix of the names of world sockets.
 const PREFIX: &str = "world-";
-/// Time limit for the start of a world.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Options of simulated time.
 #[derive(Debug, Args)]
@@ -61,6 +57,11 @@ pub struct Timed {
     #[arg(long, requires = "timed")]
     every_packet: bool,
 
+    /// Fail with status 3 if the program succeeds, but a thread has left simulated time, so that
+    /// another run may print other figures; without it, a line on standard error says so
+    #[arg(long)]
+    strict: bool,
+
     /// In simulated time, faults belong to the world.
     #[command(flatten)]
     faults: Faults,
@@ -74,6 +75,17 @@ impl Timed {
     /// Returns true if the program runs in simulated time.
     pub fn is_asked(&self) -> bool {
         self.timed.is_some() || self.world.is_some()
+    }
+
+    /// Returns true if the program has to fail when its run cannot be repeated.
+    ///
+    /// # Errors
+    /// The option is given without simulated time.
+    pub fn is_strict(&self) -> Result<bool, String> {
+        if self.strict && !self.is_asked() {
+            return Err("--strict is about simulated time: it needs --timed or --world".to_owned());
+        }
+        Ok(self.strict)
     }
 
     /// Returns the faults of a program that runs in the time of the machine.
@@ -151,7 +163,7 @@ impl Timed {
         let Some(name) = &self.timed else {
             return Ok(None);
         };
-        let preset = preset::load(name, &self.set)?;
+        let preset = options::preset(name, &self.set)?;
         let socket = self.place(&preset)?;
         if !is_alive(&socket) {
             warn_of_others(&socket);
@@ -268,21 +280,7 @@ impl Timed {
         let mut shell = command.spawn().map_err(failed)?;
         let output = shell.stdout.take().expect("it is piped");
         shell.wait().map_err(failed)?;
-        let (sender, receiver) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            let read = BufReader::new(output).read_line(&mut line);
-            // After the timeout the receiver is dropped.
-            let _ = sender.send(read.map(|_| line));
-        });
-        match receiver.recv_timeout(START_TIMEOUT) {
-            Ok(Ok(line)) if !line.is_empty() => Ok(()),
-            Ok(_) => Err("the world has not started".to_owned()),
-            Err(_) => Err(format!(
-                "the world has not started within {} s",
-                START_TIMEOUT.as_secs()
-            )),
-        }
+        await_announcement(output)
     }
 }
 
