@@ -1,14 +1,17 @@
 //! `ferroce world`: a simulated world that programs join.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::process::ChildStdout;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
 use ferroce_model::pcie::machine::Target;
 use ferroce_model::preset::Preset;
 use ferroce_model::preset::topology::MemoryTarget;
+use ferroce_perf::options;
 use ferroce_platform::log;
 use ferroce_platform::os::service::{Termination, raise_descriptor_limit};
 use ferroce_timed::control::share_processor;
@@ -20,7 +23,6 @@ use tracing::level_filters::LevelFilter;
 
 use super::fabric::Fabric;
 use super::faults::Faults;
-use super::preset;
 use super::trace_files::TraceFiles;
 
 /// Period of checks that the world is still running.
@@ -134,7 +136,7 @@ impl World {
     /// Simulates until a signal ends it.
     pub fn execute(self) -> Result<(), String> {
         log::start(LevelFilter::WARN);
-        let preset = preset::load(&self.preset, &self.set)?;
+        let preset = options::preset(&self.preset, &self.set)?;
         let termination = Termination::keep_with(&[libc::SIGUSR1]);
         raise_descriptor_limit().map_err(|error| format!("open files: {error}"))?;
         let name = preset.name().to_owned();
@@ -282,6 +284,27 @@ fn announce(socket: &Path, preset: &str, places: &[(usize, Option<usize>)]) -> i
         "world {socket} hosts {hosts}{functions} preset {preset}"
     )?;
     output.flush()
+}
+
+/// Waits until a `ferroce world` has announced on its standard output that programs can join.
+pub fn await_announcement(output: ChildStdout) -> Result<(), String> {
+    /// Time limit for the start of a world.
+    const LIMIT: Duration = Duration::from_secs(30);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(output).read_line(&mut line);
+        // After the timeout the receiver is dropped.
+        let _ = sender.send(read.map(|_| line));
+    });
+    match receiver.recv_timeout(LIMIT) {
+        Ok(Ok(line)) if !line.is_empty() => Ok(()),
+        Ok(_) => Err("the world has not started".to_owned()),
+        Err(_) => Err(format!(
+            "the world has not started within {} s",
+            LIMIT.as_secs()
+        )),
+    }
 }
 
 /// Writes the steps of the last message with their times.
