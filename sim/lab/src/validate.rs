@@ -47,6 +47,29 @@ pub fn run(
     })
 }
 
+/// Checks that each of `only` is the beginning of a target's id.
+///
+/// # Errors
+/// The first one that is not, and the numbers that there are.
+pub fn check_only(only: &[String]) -> Result<(), String> {
+    let targets = target::all();
+    let is_known = |begin: &String| targets.iter().any(|target| begins_with(&target.id, begin));
+    let Some(unknown) = only.iter().find(|begin| !is_known(begin)) else {
+        return Ok(());
+    };
+    let mut numbers: Vec<&str> = Vec::new();
+    for target in &targets {
+        let number = target.id.trim_end_matches(|c: char| c.is_ascii_lowercase());
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    Err(format!(
+        "{unknown:?} is the beginning of no target's number; there are {}",
+        numbers.join(", ")
+    ))
+}
+
 /// Returns the number of targets that [`run`] would measure.
 pub fn count(only: &[String]) -> usize {
     let targets = target::all().into_iter();

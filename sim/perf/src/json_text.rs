@@ -1,12 +1,30 @@
-//! JSON as text: the numbers of one document always have the same digits.
+//! JSON documents as text: the numbers of one document always have the same digits.
 
 use std::io::{Result, Write};
 
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use serde_json::{Map, Value};
 
 use crate::number_text::short;
+
+/// Version of the schemas: it changes when a key is removed or changes its meaning. Added keys do
+/// not change it.
+const SCHEMA: u32 = 1;
+
+/// Returns the document of a command; if the result is an object, its keys become keys of the
+/// document.
+pub fn document(command: &str, result: Value) -> Value {
+    let mut document = Map::new();
+    document.insert("program".to_owned(), format!("ferroce {command}").into());
+    document.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    document.insert("schema".to_owned(), SCHEMA.into());
+    match result {
+        Value::Object(keys) => document.extend(keys),
+        result => drop(document.insert("result".to_owned(), result)),
+    }
+    document.into()
+}
 
 /// Returns the text of a file. Numbers that are not whole have at most six digits.
 pub fn write(document: &Value) -> String {

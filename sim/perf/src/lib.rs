@@ -9,6 +9,8 @@
 //!   [`ferroce_model::preset::costs`]. [`queue`]: the CQs that they poll or sleep on. [`lock`]: the
 //!   cost of sharing a QP, a CQ or a doorbell.
 //! - [`runner`]: runs one size. [`sweep`]: runs many specifications at once, on all processors.
+//! - [`options`]: options as text, as a command line has them. [`explained`]: the time of one
+//!   message.
 //! - [`pattern`]: which hosts send to which. [`traffic`]: how these flows share a fabric.
 //! - [`utilisation`]: how much of the time each part was in use, and which one limits the figure.
 //! - [`sensitivity`]: which parameters change a figure.
@@ -22,10 +24,12 @@ pub mod connect;
 pub mod course;
 pub mod csv;
 pub mod error;
+pub mod explained;
 pub mod json;
 pub mod json_text;
 pub mod lock;
 pub mod number_text;
+pub mod options;
 pub mod pattern;
 pub mod plan;
 pub mod processor;
