@@ -32,6 +32,11 @@ COMMANDS = {
     "preset diff": ["cx5-100g cx6-200g", "cx5-100g cx5-100g"],
     "sim": ["--seed 1", "--seeds 3"],
     "wire check": ["capture.pcapng"],
+    "reg list": [""],
+    "reg get": ["status", "ROCE_ACCL.roce_adp_retrans_en"],
+    "reg dump": ["", "--all"],
+    "reg watch": ["status --count 1"],
+    "trace show": ["a.rec", "a.rec --kind doorbell"],
     "trace diff": ["a.rec b.rec", "a.rec b.rec --strict all --without dma"],
 }
 

@@ -2,10 +2,8 @@
 
 mod cli;
 
-use clap::Parser;
-
 fn main() -> std::process::ExitCode {
     ferroce_platform::os::end_on_broken_pipe();
     ferroce_timed_client::install();
-    cli::Cli::parse().execute()
+    cli::Cli::of_process().execute()
 }

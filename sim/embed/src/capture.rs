@@ -71,13 +71,14 @@ impl Capture {
         })
     }
 
-    /// Checks that a capture can be opened for appending; creates an empty file if there is none.
+    /// Checks that a capture can be opened for appending; begins one without packets if there is
+    /// none.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn check(path: &Path) -> Result<(), Error> {
         let read = |file: &mut File| match file.metadata()?.len() {
-            0 => Ok(()),
+            0 => file.write_all(&section_header()),
             _ => last_section(file).map(drop),
         };
         open_locked(path, read).map(drop)

@@ -633,7 +633,13 @@ impl InProcess {
         } else {
             read(&mut model.nic, self.clock.now())
         };
-        self.unlock(model);
+        // A card in RTL may have sent writes before its answer: they are executed first (PCIe base
+        // specification, 2.4.1).
+        if cfg!(feature = "rtl") {
+            self.run(model);
+        } else {
+            self.unlock(model);
+        }
         value
     }
 

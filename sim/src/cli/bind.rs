@@ -15,6 +15,10 @@ use self::system::{Machine, System};
 ///
 /// Needs root. Each step is printed as the shell command that does the same.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce bind 0000:01:00.0 --dry-run
+  sudo ferroce bind 0000:01:00.0")]
 pub struct Bind {
     /// Address of the card, as lspci -D prints it.
     bdf: Option<Bdf>,
@@ -31,6 +35,9 @@ pub struct Bind {
 
 /// Give a card back to the driver that the kernel would choose.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo ferroce unbind 0000:01:00.0")]
 pub struct Unbind {
     /// Address of the card, as lspci -D prints it.
     bdf: Bdf,

@@ -15,6 +15,10 @@ use super::json::JsonOption;
 /// A program updates them at most ten times a second. The last 16 rejections are kept, with the
 /// reason as the IBTA names it.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce run -- rping -s -C 10 & ferroce cm
+  ferroce cm --json")]
 pub struct Cm {
     /// Only those of this process
     #[arg(long)]

@@ -19,13 +19,19 @@ const MEASURED: &str = "measured";
 
 /// Runs the model as a table was measured, and prints both with their error.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ferroce compare --list
+  ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
+  ferroce compare cx5-100g --measured my_ib_write_bw.txt --calibrate-host measured
+  ferroce compare --all")]
 pub struct Compare {
     /// Preset, perhaps with a host profile: `cx5-100g`, `cx5-100g@k8s-1ghz`
     #[arg(required_unless_present_any = ["list", "all"])]
     preset: Option<String>,
     /// Names of built-in tables: `cx3_qdr40_ib_write_bw`
     tables: Vec<String>,
-    /// A measured table: the output of perftest, its JSON, or CSV as in sim/lab/reference
+    /// A measured table: the output of perftest, its JSON, or CSV with its columns
     #[arg(long, value_name = "FILE")]
     measured: Vec<String>,
     /// Fit the host's cost of a post to the smallest messages of a measured file first;
@@ -88,6 +94,7 @@ impl Compare {
         bar.clear();
         let mut comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (comparison, table) in comparisons.iter_mut().zip(&tables) {
+            comparison.notes.extend(other_card(name, &table.name));
             self.note_host(&preset, calibration.as_ref(), comparison);
             if builtin::find(&table.name).is_empty() {
                 let nearest = Nearest::of(table);
@@ -212,6 +219,21 @@ impl Compare {
         }
         Ok(tables)
     }
+}
+
+/// Returns a note if a built-in table was measured on another card than the preset's. A preset of
+/// the user may describe any card.
+fn other_card(preset: &str, table: &str) -> Option<String> {
+    let card = |name: &str| name.split('@').next().unwrap_or_default().to_owned();
+    let is_own = preset.contains(['/', '.']);
+    let (_, pair) = pairs::PAIRS.iter().find(|(name, _)| *name == table)?;
+    let measured = pair
+        .ok()
+        .filter(|name| !is_own && card(name) != card(preset))?;
+    Some(format!(
+        "another card: {table} was measured on that of preset {measured}, not on {}",
+        card(preset)
+    ))
 }
 
 /// Prints the errors of the compared tables, and the reasons why others were not compared.

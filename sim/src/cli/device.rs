@@ -66,7 +66,11 @@ impl DeviceArgument {
 /// Returns the name of a device in output.
 fn name_of(address: &DeviceAddress) -> String {
     match address {
-        DeviceAddress::InProcess if cfg!(feature = "rtl") => "rtl: card.sv, Verilated".to_owned(),
+        DeviceAddress::InProcess if cfg!(feature = "rtl") => {
+            let has_endpoint = std::env::var_os(super::rtl::TLP_VARIABLE).is_some();
+            let module = if has_endpoint { "pcie_card" } else { "card" };
+            format!("rtl: {module}.sv, Verilated")
+        }
         other => other.to_string(),
     }
 }

@@ -14,6 +14,10 @@ use super::json::JsonOption;
 
 /// List the devices, the hosts of the fabric and the programs on them.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce devices
+  ferroce devices --json")]
 pub struct Devices {
     #[command(flatten)]
     json: JsonOption,

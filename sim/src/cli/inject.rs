@@ -3,6 +3,7 @@
 mod worlds;
 
 use std::fmt::Write;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -194,7 +195,7 @@ impl Inject {
         let occupants = registry.occupants();
         let chosen: Vec<_> = occupants.iter().filter(|o| self.is_meant(o)).collect();
         if chosen.is_empty() {
-            return Err(self.no_match(&occupants));
+            return Err(self.no_match(&occupants, &directory));
         }
         if order.concerns_process() {
             refuse_served(registry, &chosen)?;
@@ -243,14 +244,15 @@ impl Inject {
     }
 
     /// Returns a message that no device matches, with the existing ones.
-    fn no_match(&self, occupants: &[Occupant]) -> String {
+    fn no_match(&self, occupants: &[Occupant], directory: &Path) -> String {
+        let nothing = "nothing to inject into: no program uses the device";
         if occupants.is_empty() || self.pid.is_some() {
-            if let Some(explanation) = worlds::explanation(self.pid) {
-                return explanation;
+            if let Some(explanation) = worlds::explanation(self.pid, directory) {
+                return format!("{nothing} in the time of the machine\n{explanation}");
             }
         }
         if occupants.is_empty() {
-            return "no program uses the device now".to_owned();
+            return format!("{nothing} in {} now", directory.display());
         }
         let mut message = "no program that runs uses".to_owned();
         let device = self.device.as_deref().unwrap_or("the device");

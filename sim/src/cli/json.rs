@@ -9,12 +9,8 @@ use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-pub use ferroce_perf::json_text;
-use serde_json::{Map, Value};
-
-/// Version of the schemas: it changes when a key is removed or changes its meaning. Added keys do
-/// not change it.
-const SCHEMA: u32 = 1;
+pub use ferroce_perf::json_text::{self, document};
+use serde_json::Value;
 
 /// Option `--json`.
 #[derive(Debug, Clone, Default, Args)]
@@ -57,20 +53,6 @@ impl JsonOption {
             None => Ok(()),
         }
     }
-}
-
-/// Returns the document of a command; if the result is an object, its keys become keys of the
-/// document.
-pub fn document(command: &str, result: Value) -> Value {
-    let mut document = Map::new();
-    document.insert("program".to_owned(), format!("ferroce {command}").into());
-    document.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
-    document.insert("schema".to_owned(), SCHEMA.into());
-    match result {
-        Value::Object(keys) => document.extend(keys),
-        result => drop(document.insert("result".to_owned(), result)),
-    }
-    document.into()
 }
 
 /// Writes to a file, or to standard output.

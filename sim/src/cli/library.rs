@@ -12,8 +12,11 @@ const TIME: &str = "libferroce_time.so";
 const PLACES: [&str; 3] = ["lib", "../lib/ferroce", "../lib"];
 /// The way to build them.
 const HINT: &str = "`make` builds it, `make install` installs it";
-/// Folders of the suppression files for tools.
-const SUPPRESSION_PLACES: [&str; 2] = ["share/ferroce", "../share/ferroce"];
+/// The page on which the model runs in a browser.
+const LAB_PAGE: &str = "lab.html";
+const LAB_HINT: &str = "`make lab` builds it, if the Rust here can compile to WebAssembly";
+/// Folders of the page and of the suppression files for tools.
+const SHARED_PLACES: [&str; 2] = ["share/ferroce", "../share/ferroce"];
 /// Folders of the libraries with the card in SystemVerilog.
 const CARD_LIBRARY_PLACES: [&str; 2] = ["../rtl/release/lib", "../lib/ferroce/rtl"];
 const CARD_HINT: &str = "`make rtl` builds it";
@@ -36,7 +39,12 @@ pub fn time() -> Result<PathBuf, String> {
 /// Returns the path of a suppression file. `None`: the file does not exist, or its path contains a
 /// character that separates options.
 pub fn suppressions(name: &str) -> Option<PathBuf> {
-    find_below(name, &SUPPRESSION_PLACES, HINT).ok()
+    find_below(name, &SHARED_PLACES, HINT).ok()
+}
+
+/// Returns the path of the page of the lab.
+pub fn lab_page() -> Result<PathBuf, String> {
+    locate(LAB_PAGE, &SHARED_PLACES, LAB_HINT)
 }
 
 /// Returns the path of the verbs library with the card in SystemVerilog in place of the model.
@@ -68,23 +76,9 @@ fn find(name: &str) -> Result<PathBuf, String> {
     find_below(name, &PLACES, HINT)
 }
 
+/// Finds a library or a file that variables of ld.so or of tools name.
 fn find_below(name: &str, places: &[&str], hint: &str) -> Result<PathBuf, String> {
-    let executable =
-        std::env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
-    let folder = executable.parent().unwrap_or(Path::new("/"));
-    let candidates = candidates(folder, places, name);
-    let found = candidates.iter().find(|path| path.is_file());
-    let library = found.ok_or_else(|| {
-        let tried: Vec<String> = candidates
-            .iter()
-            .map(|path| format!("  {}", path.display()))
-            .collect();
-        let tried = tried.join("\n");
-        format!("{name} is missing; {hint}. Tried:\n{tried}")
-    })?;
-    let library = library
-        .canonicalize()
-        .map_err(|error| format!("{name}: {error}"))?;
+    let library = locate(name, places, hint)?;
     // ld.so splits LD_PRELOAD at these, and has no quoting.
     if library.to_string_lossy().contains([':', ' ']) {
         let path = library.display();
@@ -93,6 +87,24 @@ fn find_below(name: &str, places: &[&str], hint: &str) -> Result<PathBuf, String
         ));
     }
     Ok(library)
+}
+
+fn locate(name: &str, places: &[&str], hint: &str) -> Result<PathBuf, String> {
+    let executable =
+        std::env::current_exe().map_err(|error| format!("cannot find this executable: {error}"))?;
+    let folder = executable.parent().unwrap_or(Path::new("/"));
+    let candidates = candidates(folder, places, name);
+    let found = candidates.iter().find(|path| path.is_file());
+    let file = found.ok_or_else(|| {
+        let tried: Vec<String> = candidates
+            .iter()
+            .map(|path| format!("  {}", path.display()))
+            .collect();
+        let tried = tried.join("\n");
+        format!("{name} is missing; {hint}. Tried:\n{tried}")
+    })?;
+    file.canonicalize()
+        .map_err(|error| format!("{name}: {error}"))
 }
 
 fn candidates(folder: &Path, places: &[&str], name: &str) -> Vec<PathBuf> {

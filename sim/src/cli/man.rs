@@ -15,7 +15,7 @@ const SECTION: &str = "1";
 /// The Debian package and `make install` install them already.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   ferroce man ~/.local/share/man/man1 && man ferroce-run")]
 pub struct Man {
     /// The folder; it is created if it is missing

@@ -1,5 +1,6 @@
 //! The command line: its commands and their help.
 
+mod advice;
 mod bind;
 mod cm;
 mod compare;
@@ -11,9 +12,11 @@ mod fabric;
 mod faults;
 mod inject;
 mod json;
+mod lab;
 mod library;
 mod man;
 mod measured;
+mod mpirun;
 mod perf;
 mod perftest;
 mod preset;
@@ -81,6 +84,7 @@ How fast would the card be? perftest in simulated time; model beside measurement
   ferroce validate                            every target
   ferroce validate --blind DIR                targets and tables that you have measured
   ferroce report --out report                 a page with all plots
+  ferroce lab                                 the model in a browser, to play with a card
 
 Results for programs:
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw --json
@@ -93,6 +97,16 @@ The first bitstream:
   ferroce selftest --device vfio:0000:01:00.0 what works, and what to check where it does not
   ferroce reg dump --device vfio:0000:01:00.0 its registers by name
   ferroce trace diff model.rec card.rec       where it differs from the model
+
+Exit codes:
+  0     success
+  1     the result is a failure: validate, selftest, sim, wire check; trace diff: a difference
+  2     the command line is wrong; trace: a file cannot be read
+  3     run --strict: a thread of the program has left simulated time
+  125   the command failed: a wrong value, no device, a file that cannot be written
+  126   run: the program cannot be run; 127: there is no such program
+  128+N ended by signal N: 130 after Ctrl-C
+  Others of run and perftest are those of the program.
 
 `ferroce help COMMAND` describes each command."
 )]
@@ -110,6 +124,7 @@ enum Command {
     Run(Box<run::Run>),
     Serve(serve::Serve),
     World(world::World),
+    Mpirun(mpirun::Mpirun),
     Devices(devices::Devices),
     Counters(counters::Counters),
     Top(top::Top),
@@ -121,6 +136,7 @@ enum Command {
     Perftest(Box<perftest::Perftest>),
     Compare(compare::Compare),
     Report(report::Report),
+    Lab(lab::Lab),
     Validate(validate::Validate),
     Sim(Box<sim::Sim>),
     #[command(name = "selftest")]
@@ -141,6 +157,14 @@ enum Command {
 }
 
 impl Cli {
+    /// Parses the command line. An error ends the process with a message.
+    pub fn of_process() -> Self {
+        Self::try_parse().unwrap_or_else(|mut error| {
+            advice::add(&mut error);
+            error.exit()
+        })
+    }
+
     /// Executes the command; errors go to standard error.
     pub fn execute(self) -> ExitCode {
         if self.quiet {
@@ -150,6 +174,7 @@ impl Cli {
             Command::Run(run) => run.execute(),
             Command::Serve(serve) => or_complain(serve.execute()),
             Command::World(world) => or_complain(world.execute()),
+            Command::Mpirun(mpirun) => mpirun.execute(),
             Command::Devices(devices) => or_complain(devices.execute()),
             Command::Counters(counters) => or_complain(counters.execute()),
             Command::Top(top) => or_complain(top.execute()),
@@ -161,6 +186,7 @@ impl Cli {
             Command::Perftest(perftest) => perftest.execute(),
             Command::Compare(compare) => or_complain(compare.execute()),
             Command::Report(report) => or_complain(report.execute()),
+            Command::Lab(lab) => or_complain(lab.execute()),
             Command::Validate(validate) => validate.execute(),
             Command::Sim(sim) => sim.execute(),
             Command::SelfTest(selftest) => selftest.execute(),

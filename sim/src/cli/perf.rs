@@ -18,7 +18,7 @@ use ferroce_perf::plan::Plan;
 use ferroce_perf::sweep::{Job, run, workers};
 use ferroce_platform::os;
 pub use output::Output;
-pub use trace::{ONE_SIZE, alone};
+pub use trace::ONE_SIZE;
 
 use super::{EXIT_FAILURE, report_error};
 

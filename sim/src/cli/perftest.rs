@@ -7,12 +7,13 @@ use ferroce_lab::perftest::{Explained, RealPerftest, command, ways};
 use ferroce_lab::reference::experiment::{self, Harness, Simulator};
 use ferroce_lab::reference::{Table, Verb, builtin, comparison};
 use ferroce_model::preset::Preset;
+use ferroce_perf::explained::alone;
 use ferroce_perf::sweep::{Job, Listener};
 use ferroce_perf::table::LINE;
 use ferroce_perf::{PerfRow, PerfSpec};
 
 use super::measured::tables_of_file;
-use super::perf::{ONE_SIZE, Output, Perf, alone};
+use super::perf::{ONE_SIZE, Output, Perf};
 use super::{EXIT_FAILURE, report_error};
 
 /// Run the real perftest in simulated time: unmodified ib_write_bw and its relatives, two

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use ferroce_model::preset::{Group, Parameter, Preset};
 use ferroce_perf::json::parameter_value;
+use ferroce_perf::options::preset as load;
 use serde_json::json;
 
 use super::json::JsonOption;
@@ -18,6 +19,10 @@ pub enum PresetCommand {
 /// List the presets, the host profiles that can be put behind one, as in cx6-200g@epyc-hdr, and the
 /// groups of parameters.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce preset list
+  ferroce preset list --json")]
 pub struct List {
     #[command(flatten)]
     json: JsonOption,
@@ -25,6 +30,10 @@ pub struct List {
 
 /// Print the parameters of a preset: value, unit, origin and source.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce preset show cx5-100g
+  ferroce preset show cx5-100g pcie")]
 pub struct Show {
     /// A preset, or the path of a TOML file; with host profiles behind an @.
     preset: String,
@@ -48,6 +57,9 @@ pub struct Show {
 
 /// Print the parameters in which two presets differ.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce preset diff cx5-100g cx6-200g")]
 pub struct Diff {
     /// A preset, or the path of a TOML file; with host profiles behind an @.
     left: String,
@@ -67,21 +79,6 @@ impl PresetCommand {
             PresetCommand::Diff(diff) => diff.execute(),
         }
     }
-}
-
-/// Loads a preset, and changes it by `KEY=VALUE` texts.
-pub fn load(name: &str, changes: &[String]) -> Result<Preset, String> {
-    let mut preset = Preset::load(name).map_err(|error| error.to_string())?;
-    for change in changes {
-        let Some((key, value)) = change.split_once('=') else {
-            return Err(format!("--set {change}: write KEY=VALUE"));
-        };
-        preset
-            .set(key.trim(), value)
-            .map_err(|error| error.to_string())?;
-    }
-    preset.check().map_err(|error| error.to_string())?;
-    Ok(preset)
 }
 
 impl List {
@@ -310,15 +307,5 @@ mod tests {
         assert_eq!(group("units"), Ok(Group::Units));
         let refused = group("unit").expect_err("no group");
         assert!(refused.contains("clocking, memory, units"), "{refused}");
-    }
-
-    #[test]
-    fn changes_that_are_none_are_refused() {
-        let refusal = |change: &str| load("functional", &[change.to_owned()]).err();
-        assert_eq!(
-            refusal("units.count").as_deref(),
-            Some("--set units.count: write KEY=VALUE")
-        );
-        assert!(refusal("units.count=0").is_some_and(|error| error.contains("1 to 255")));
     }
 }

@@ -3,12 +3,17 @@
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ferroce_lab::validate::perturb;
+use ferroce_platform::os::service::Termination;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Name of the work, its progress, and the remaining time.
 const BAR: &str = "{msg} {wide_bar} {pos}/{len}, {eta} left ";
+
+/// Interval in which a bar looks for an interruption again.
+const LOOK: Duration = Duration::from_secs(3600);
 
 /// True after `--quiet`. It is global because the option applies to the whole command, like a log
 /// level.
@@ -57,6 +62,22 @@ impl Bar {
         let style = ProgressStyle::with_template(BAR);
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         Self(ProgressBar::new(0).with_style(style))
+    }
+
+    /// Removes the bar and ends the command when the terminal or another process interrupts it.
+    pub fn end_on_interrupt(&self) {
+        let termination = Termination::keep();
+        let bar = self.0.clone();
+        std::thread::spawn(move || {
+            loop {
+                if let Some(signal) = termination.next(LOOK) {
+                    bar.finish_and_clear();
+                    eprintln!("ferroce: interrupted");
+                    // Like a shell about a program that a signal has ended.
+                    std::process::exit(128 + signal);
+                }
+            }
+        });
     }
 
     /// Counts a completed step.

@@ -10,8 +10,10 @@ use ferroce_selftest::register_names::{self, Field, Place};
 use ferroce_spec::register::{
     COUNTERS_OFFSET, Capability, MSIX_TABLE_OFFSET, RegisterAccess, offset,
 };
+use serde_json::{Value, json};
 
 use super::device::{DeviceArgument, OpenedDevice};
+use super::json::{JsonOption, document};
 use super::record::RecordArgument;
 
 /// Default time between two reads, in milliseconds.
@@ -32,7 +34,8 @@ Examples:
   ferroce reg get 0x2000                       any dword of BAR0
   ferroce reg set control 0x2                  resets the function
   ferroce reg set event_queue_doorbell[3] 0x80000000
-  ferroce reg watch clock --interval 500 --count 4")]
+  ferroce reg watch clock --interval 500 --count 4
+  ferroce reg dump --json")]
 pub struct Reg {
     #[command(subcommand)]
     action: Action,
@@ -44,14 +47,30 @@ pub struct Reg {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List registers and counters: offset, width, access, meaning. Needs no device
-    List,
+    #[command(after_help = "\
+Examples:
+  ferroce reg list
+  ferroce reg list --json")]
+    List {
+        #[command(flatten)]
+        json: JsonOption,
+    },
     /// Read one
+    #[command(after_help = "\
+Examples:
+  ferroce reg get status
+  ferroce reg get ROCE_ACCL.roce_adp_retrans_en --device vfio:0000:01:00.0")]
     Get {
         /// Its name, an element as in `event_queue_doorbell[3]`, a field as in
         /// `ROCE_ACCL.roce_adp_retrans_en`, or an offset in BAR0
         name: String,
+        #[command(flatten)]
+        json: JsonOption,
     },
     /// Write one, and read it back
+    #[command(after_help = "\
+Examples:
+  ferroce reg set control 0x2                  resets the function")]
     Set {
         /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
         name: String,
@@ -62,12 +81,21 @@ enum Action {
         force: bool,
     },
     /// Read all, with the names of their bits
+    #[command(after_help = "\
+Examples:
+  ferroce reg dump --device vfio:0000:01:00.0
+  ferroce reg dump --all --json")]
     Dump {
         /// Also counters that are zero
         #[arg(long)]
         all: bool,
+        #[command(flatten)]
+        json: JsonOption,
     },
     /// Read one repeatedly, and print it when it changes
+    #[command(after_help = "\
+Examples:
+  ferroce reg watch clock --interval 500 --count 4")]
     Watch {
         /// Its name, an element as in `event_queue_doorbell[3]`, or an offset in BAR0
         name: String,
@@ -77,6 +105,8 @@ enum Action {
         /// End after this many reads
         #[arg(long, value_name = "N")]
         count: Option<u64>,
+        #[command(flatten)]
+        json: JsonOption,
     },
 }
 
@@ -87,19 +117,13 @@ impl Reg {
         let Self { device, action } = self;
         let open = || device.open(&RecordArgument::default());
         match action {
-            Action::List => list(),
-            Action::Get { name } if is_field(&name) => {
-                let field = find_field(&name)?;
-                let device = open()?;
-                show_field(&field, field.place.read(&*device.bus()));
-                check_presence(&*device.bus())?;
+            Action::List { json } => {
+                if json.prepare()? {
+                    list();
+                }
+                json.write("reg list", registers_json)?;
             }
-            Action::Get { name } => {
-                let place = find(&name)?;
-                let device = open()?;
-                show(&place, place.read(&*device.bus()));
-                check_presence(&*device.bus())?;
-            }
+            Action::Get { name, json } => get(&name, &json, open)?,
             Action::Set { name, value, force } if is_field(&name) => {
                 let field = find_field(&name)?;
                 let value = check_field(&field, &value, force)?;
@@ -112,24 +136,32 @@ impl Reg {
                 let device = open()?;
                 set(&place, value, &device);
             }
-            Action::Dump { all } => {
+            Action::Dump { all, json } => {
+                let prints = json.prepare()?;
                 let device = open()?;
-                dump(&*device.bus(), all);
+                let dump = Dump::read(&*device.bus(), all);
+                if prints {
+                    dump.show();
+                }
                 check_presence(&*device.bus())?;
+                json.write("reg dump", || dump.json())?;
             }
             Action::Watch {
                 name,
                 interval,
                 count,
+                json,
             } => {
                 let place = find(&name)?;
+                json.prepare()?;
                 let device = open()?;
-                watch(
-                    &place,
-                    &*device.bus(),
-                    Duration::from_millis(interval),
+                let (interval, output) = (Duration::from_millis(interval), &json);
+                let how = Watching {
+                    interval,
                     count,
-                )?;
+                    output,
+                };
+                watch(&place, &*device.bus(), &how)?;
             }
         }
         Ok(())
@@ -176,6 +208,32 @@ fn set_field(field: &Field, value: u64, device: &OpenedDevice) {
     if field.of(read) != value {
         eprintln!("ferroce: {} cannot be changed", field.bits.name);
     }
+}
+
+/// Reads a register or a field.
+fn get(
+    name: &str,
+    json: &JsonOption,
+    open: impl FnOnce() -> Result<OpenedDevice, String>,
+) -> Result<(), String> {
+    if is_field(name) {
+        let (field, prints) = (find_field(name)?, json.prepare()?);
+        let device = open()?;
+        let value = field.place.read(&*device.bus());
+        if prints {
+            show_field(&field, value);
+        }
+        check_presence(&*device.bus())?;
+        return json.write("reg get", || field_json(&field, value));
+    }
+    let (place, prints) = (find(name)?, json.prepare()?);
+    let device = open()?;
+    let value = place.read(&*device.bus());
+    if prints {
+        show(&place, value);
+    }
+    check_presence(&*device.bus())?;
+    json.write("reg get", || value_json(&place, value))
 }
 
 fn access_name(access: RegisterAccess) -> &'static str {
@@ -274,56 +332,142 @@ fn set(place: &Place, value: u64, device: &OpenedDevice) {
     }
 }
 
-fn dump(bus: &dyn Bus, all: bool) {
-    let capability = Capability::from_bits(bus.read64(offset::capability));
-    // A removed device seems to have all counters: its registers read as all ones.
-    let counters = match capability.bits() {
-        u64::MAX => MSIX_TABLE_OFFSET,
-        _ => COUNTERS_OFFSET + 8 * u32::from(capability.counters()),
-    };
-    let mut zeros = 0;
-    for place in register_names::all() {
-        let is_counter = place.offset >= COUNTERS_OFFSET;
-        if place.access == RegisterAccess::WriteOnly || is_counter && place.offset >= counters {
-            continue;
+/// The values of all registers and counters.
+struct Dump {
+    values: Vec<Reading>,
+    /// Counters that are zero and left out.
+    zeros: usize,
+}
+
+struct Reading {
+    place: Place,
+    value: u64,
+}
+
+impl Dump {
+    fn read(bus: &dyn Bus, all: bool) -> Self {
+        let capability = Capability::from_bits(bus.read64(offset::capability));
+        // A removed device seems to have all counters: its registers read as all ones.
+        let counters = match capability.bits() {
+            u64::MAX => MSIX_TABLE_OFFSET,
+            _ => COUNTERS_OFFSET + 8 * u32::from(capability.counters()),
+        };
+        let (mut values, mut zeros) = (Vec::new(), 0);
+        for place in register_names::all() {
+            let is_counter = place.offset >= COUNTERS_OFFSET;
+            if place.access == RegisterAccess::WriteOnly || is_counter && place.offset >= counters {
+                continue;
+            }
+            let value = place.read(bus);
+            if is_counter && value == 0 && !all {
+                zeros += 1;
+            } else {
+                values.push(Reading { place, value });
+            }
         }
-        let value = place.read(bus);
-        if is_counter && value == 0 && !all {
-            zeros += 1;
-        } else {
-            show(&place, value);
+        Self { values, zeros }
+    }
+
+    fn show(&self) {
+        for Reading { place, value } in &self.values {
+            show(place, *value);
+        }
+        if self.zeros > 0 {
+            println!("{} counters are zero; --all shows them", self.zeros);
         }
     }
-    if zeros > 0 {
-        println!("{zeros} counters are zero; --all shows them");
+
+    fn json(&self) -> Value {
+        let values = self.values.iter();
+        let values = values.map(|Reading { place, value }| value_json(place, *value));
+        json!({ "values": values.collect::<Value>(), "zero_counters": self.zeros })
     }
 }
 
-fn watch(
-    place: &Place,
-    bus: &dyn Bus,
+/// How a register is watched.
+struct Watching<'a> {
     interval: Duration,
+    /// Number of reads; `None`: without end.
     count: Option<u64>,
-) -> Result<(), String> {
+    output: &'a JsonOption,
+}
+
+/// Prints each change: a line of text, or of JSON if that goes to standard output.
+fn watch(place: &Place, bus: &dyn Bus, how: &Watching<'_>) -> Result<(), String> {
     let start = Instant::now();
     let mut last = None;
     let mut reads = 0u64;
     loop {
         let value = place.read(bus);
         if last != Some(value) {
-            print!("{:10.3} s  ", start.elapsed().as_secs_f64());
-            show(place, value);
+            let seconds = start.elapsed().as_secs_f64();
+            let result = || {
+                let mut result = value_json(place, value);
+                result["time_s"] = seconds.into();
+                result
+            };
+            if how.output.prints_text() {
+                print!("{seconds:10.3} s  ");
+                show(place, value);
+                how.output.write("reg watch", result)?;
+            } else {
+                println!("{}", document("reg watch", result()));
+            }
             // Flush each line at once, so that it also passes through a pipe.
             let _ = stdout().flush();
             check_presence(bus)?;
         }
         last = Some(value);
         reads += 1;
-        if count.is_some_and(|count| reads >= count) {
+        if how.count.is_some_and(|count| reads >= count) {
             return Ok(());
         }
-        thread::sleep(interval);
+        thread::sleep(how.interval);
     }
+}
+
+/// Returns all registers and counters as JSON.
+fn registers_json() -> Value {
+    let registers = register_names::all().map(|place| {
+        let fields = place.word.iter().flat_map(|word| word.bits);
+        let fields = fields.map(|bits| {
+            json!({
+                "name": bits.name,
+                "high": bits.high,
+                "low": bits.low,
+                "meaning": bits.meaning.trim(),
+            })
+        });
+        json!({
+            "name": place.name,
+            "offset": place.offset,
+            "bits": 8 * place.width,
+            "access": access_name(place.access),
+            "meaning": place.meaning.trim(),
+            "fields": fields.collect::<Value>(),
+        })
+    });
+    json!({ "registers": registers.collect::<Value>() })
+}
+
+/// Returns the value of a register as JSON.
+fn value_json(place: &Place, value: u64) -> Value {
+    json!({
+        "name": place.name,
+        "offset": place.offset,
+        "value": value,
+        "meaning": place.decode(value),
+    })
+}
+
+/// Returns the value of a field as JSON.
+fn field_json(field: &Field, register: u64) -> Value {
+    json!({
+        "name": format!("{}.{}", field.place.name, field.bits.name),
+        "offset": field.place.offset,
+        "value": field.of(register),
+        "meaning": field.bits.meaning.trim(),
+    })
 }
 
 /// Checks that the device is present: the capability of a present device is never all ones.

@@ -29,6 +29,19 @@ const SCHEMAS: &[(&str, &str)] = &[
         include_str!("../../../docs/schema/preset-show.json"),
     ),
     (
+        "reg dump",
+        include_str!("../../../docs/schema/reg-dump.json"),
+    ),
+    ("reg get", include_str!("../../../docs/schema/reg-get.json")),
+    (
+        "reg list",
+        include_str!("../../../docs/schema/reg-list.json"),
+    ),
+    (
+        "reg watch",
+        include_str!("../../../docs/schema/reg-watch.json"),
+    ),
+    (
         "selftest",
         include_str!("../../../docs/schema/selftest.json"),
     ),
@@ -36,6 +49,10 @@ const SCHEMAS: &[(&str, &str)] = &[
     (
         "trace diff",
         include_str!("../../../docs/schema/trace-diff.json"),
+    ),
+    (
+        "trace show",
+        include_str!("../../../docs/schema/trace-show.json"),
     ),
     (
         "validate",

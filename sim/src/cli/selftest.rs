@@ -26,6 +26,7 @@ Examples:
   ferroce selftest --device vfio:0000:01:00.0    a card that `ferroce bind` has bound
   ferroce selftest --device vfio-user:/run/ferroce0.sock --stage dma,interrupts
   ferroce selftest --rtl                         the card in SystemVerilog in this process
+  ferroce selftest --rtl --tlp                   that card with its PCIe endpoint
   ferroce selftest --rtl --record card.rec       records each stage, for `ferroce trace diff`
   ferroce selftest --list                        the stages")]
 pub struct SelfTest {

@@ -34,11 +34,11 @@ Examples:
 The chapter \"Random programs\" has the keys of a scenario file.")]
 pub struct Sim {
     /// Run this seed
-    #[arg(long, value_name = "S", conflicts_with = "seeds")]
+    #[arg(long, value_name = "S", conflicts_with = "seeds", value_parser = seed)]
     seed: Option<u64>,
 
     /// Run so many seeds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = count)]
     seeds: Option<u64>,
 
     /// The first of many seeds
@@ -66,6 +66,18 @@ pub struct Sim {
 
     #[command(flatten)]
     json: JsonOption,
+}
+
+/// Parses a number of seeds.
+fn count(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "a number of seeds is right, from 1 on, such as 1000".to_owned())
+}
+
+/// Parses a seed.
+fn seed(text: &str) -> Result<u64, String> {
+    let seed = text.parse();
+    seed.map_err(|_| "a number of 64 bits is right, such as 7".to_owned())
 }
 
 impl Sim {

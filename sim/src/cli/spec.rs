@@ -9,7 +9,7 @@ use ferroce_spec::export;
 /// Print the hardware/software contract for RTL, for C, and for other programs.
 ///
 /// It is printed from the declarations that the model and the driver are compiled from. The
-/// reference for readers is hw-model/spec/README.md.
+/// chapter "The contract" says where the reference for readers is.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -58,6 +58,13 @@ impl Top {
     pub fn execute(self) -> Result<(), String> {
         let directory = runtime_directory().map_err(|error| error.to_string())?;
         let registry = Registry::open(&directory).map_err(|error| error.to_string())?;
+        if let Some(pid) = self.pid
+            && !registry.occupants().iter().any(|one| one.pid == pid)
+        {
+            return Err(format!(
+                "no program with pid {pid} uses a device now; `ferroce devices` lists those that do"
+            ));
+        }
         let take = || Sample::take(registry, self.pid, Instant::now());
         if self.once {
             let before = take();

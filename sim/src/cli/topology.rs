@@ -27,6 +27,9 @@ pub enum TopologyCommand {
 
 /// List the host profiles that have a topology.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce topology list")]
 pub struct List {
     #[command(flatten)]
     json: JsonOption,
@@ -37,6 +40,10 @@ pub struct List {
 /// PIX: one switch is between them. PXB: several. PHB: the root complex of their socket. SYS: the
 /// link between sockets.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce topology show dgx-h100
+  ferroce topology show my-node.toml --svg my-node.svg")]
 pub struct Show {
     /// A host profile or the path of a TOML file; or a preset with it, as in cx7-400g@dgx-h100
     machine: String,
@@ -50,6 +57,10 @@ pub struct Show {
 
 /// Check the topology of a host profile: name what is inconsistent, and what will be slow.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce topology check workstation-root-complex
+  ferroce topology check my-node.toml")]
 pub struct Check {
     /// A host profile or the path of a TOML file; or a preset with it, as in cx7-400g@dgx-h100
     machine: String,

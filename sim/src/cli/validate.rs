@@ -22,6 +22,11 @@ use super::progress::Bar;
 /// more than its bound; a fitted target that is missed is only printed. With --perturb, ends with
 /// code 1 if a prediction depends on a single value.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  ferroce validate
+  ferroce validate --only V01,V04a
+  ferroce validate --blind DIR            targets and tables that you have measured")]
 pub struct Validate {
     /// Only targets whose number begins with this: `V01`, `V04a`
     #[arg(
@@ -44,7 +49,7 @@ pub struct Validate {
     #[arg(long, conflicts_with = "blind")]
     perturb: bool,
     /// Judges the model by a folder of measurements instead: `targets.csv`, and `tables.toml` that
-    /// names outputs of perftest; docs/src/connectx.md has the format
+    /// names outputs of perftest; the chapter "Measuring against ConnectX" has the format
     #[arg(long, value_name = "DIR")]
     blind: Option<PathBuf>,
 }
@@ -63,11 +68,9 @@ impl Validate {
     }
 
     fn validate(&self) -> Result<bool, String> {
-        let count = validate::count(&self.only);
-        if count == 0 {
-            return Err(NO_TARGET.to_owned());
-        }
-        let bar = Bar::new("targets", count);
+        self.check_only()?;
+        let bar = Bar::new("targets", validate::count(&self.only));
+        bar.end_on_interrupt();
         let outcomes = validate::run(&Harness, &self.only, |_| bar.advance());
         bar.clear();
         if self.markdown {
@@ -82,11 +85,14 @@ impl Validate {
         Ok(Tally::of(&outcomes).is_failure())
     }
 
+    fn check_only(&self) -> Result<(), String> {
+        validate::check_only(&self.only).map_err(|error| format!("--only {error}"))
+    }
+
     fn perturb(&self) -> Result<bool, String> {
-        if validate::count(&self.only) == 0 {
-            return Err(NO_TARGET.to_owned());
-        }
+        self.check_only()?;
         let bar = Bar::of_many();
+        bar.end_on_interrupt();
         let result = perturb::run(&Harness, &self.only, &bar);
         bar.clear();
         let result = result?;
@@ -101,6 +107,7 @@ impl Validate {
     fn blind(&self, folder: &Path) -> Result<bool, String> {
         let folder = Folder::read(folder, &command_line)?;
         let bar = Bar::new("measurements", folder.count());
+        bar.end_on_interrupt();
         let judgement = blind::run(&Harness, &folder, || bar.advance());
         bar.clear();
         self.print(|| judgement.json(), String::new, || judgement.text())?;
@@ -146,8 +153,6 @@ pub(super) fn command_line(words: &[String]) -> Result<PerfSpec, String> {
     }
     perf.spec()
 }
-
-const NO_TARGET: &str = "no target has such a number";
 
 fn json(outcomes: &[Outcome]) -> Value {
     json!({

@@ -27,6 +27,11 @@ pub enum Wire {
 /// connection manager and the first difference.
 /// The exit code is 1 if there is any.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ferroce run --capture rdma.pcapng -- ibv_rc_pingpong -g 1
+  ferroce wire check rdma.pcapng
+  ferroce wire check rdma.pcapng --json")]
 pub struct Check {
     /// Captures
     #[arg(required = true, value_name = "FILE")]

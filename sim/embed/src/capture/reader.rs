@@ -20,7 +20,7 @@ pub enum ReadError {
     #[error("is too short for a capture")]
     Short,
     /// It does not begin like a capture.
-    #[error("no capture: {0}")]
+    #[error("is no capture, neither pcap nor pcapng: {0}")]
     NoCapture(PcapError),
     /// Invalid data after a frame.
     #[error("is damaged after frame {frames}: {error}")]

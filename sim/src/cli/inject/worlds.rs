@@ -1,6 +1,7 @@
 //! Programs in simulated time, which `ferroce inject` cannot reach.
 
 use std::fs;
+use std::path::Path;
 
 use super::super::devices::program_name;
 
@@ -10,11 +11,15 @@ Faults of a simulated world are part of it: they happen at simulated times, the 
 They are given when it starts: `ferroce world --faults PLAN`, `ferroce run --timed PRESET --faults
 PLAN`. A plan can have times: loss=1e-2@5ms..7ms, down=20ms..";
 
-/// Returns a message that names the programs in simulated worlds, or only process `pid`; `None` if
-/// there are none.
-pub fn explanation(pid: Option<u32>) -> Option<String> {
+/// Returns a message that names the programs in simulated worlds of this directory, or process
+/// `pid` in any; `None` if there are none.
+pub fn explanation(pid: Option<u32>, directory: &Path) -> Option<String> {
+    let is_meant = |program: u32, world: &str| match pid {
+        Some(pid) => pid == program,
+        None => Path::new(world).starts_with(directory),
+    };
     let lines: Vec<String> = programs()
-        .filter(|(program, _)| pid.is_none_or(|pid| pid == *program))
+        .filter(|(program, world)| is_meant(*program, world))
         .map(|(pid, world)| {
             let program = program_name(pid);
             format!("pid {pid}  {program}  in the simulated world {world}")

@@ -4,15 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ferroce_faults::Plan;
+use ferroce_perf::options::{self, bytes, iterations};
 use ferroce_perf::pattern::Pattern;
-use ferroce_perf::{
-    Iterations, Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload,
-};
+use ferroce_perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topology, Workload};
 
 use super::super::fabric::Fabric;
 use super::super::faults::{Faults, refuse_situations};
 use super::super::json::JsonOption;
-use super::super::preset;
 use super::placement::PlacementArgs;
 use super::trace::TraceArgs;
 
@@ -214,7 +212,7 @@ pub struct Perf {
     pub sensitivity: bool,
 
     /// Fit the host's cost of a post to a measured table first: the output of perftest, its JSON,
-    /// or CSV as in sim/lab/reference. Its smallest messages say what a post costs
+    /// or CSV with its columns. Its smallest messages say what a post costs
     #[arg(long, value_name = "FILE")]
     pub calibrate_host: Option<String>,
 
@@ -320,27 +318,13 @@ pub enum Loop {
     Window,
 }
 
-/// Parses a number of bytes with an optional suffix K, M or G.
-pub fn bytes(text: &str) -> Result<u32, String> {
-    let text = text.trim();
-    let (digits, shift) = match text.chars().last() {
-        Some('k' | 'K') => (&text[..text.len() - 1], 10),
-        Some('m' | 'M') => (&text[..text.len() - 1], 20),
-        Some('g' | 'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let count = digits.parse::<u32>().ok();
-    let bytes = count.and_then(|count| count.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "write a number of bytes below 4G, such as 64, 4K or 8M".to_owned())
-}
-
 /// Maximum loss: with more, retries are exhausted and most messages fail.
 const MOST_LOSS: f64 = 0.5;
 
 impl Perf {
     /// Returns the specification, without its sweeps.
     pub fn spec(&self) -> Result<PerfSpec, String> {
-        let preset = preset::load(&self.preset, &self.set)?;
+        let preset = options::preset(&self.preset, &self.set)?;
         let (operation, test) = self.operation();
         let mut spec = PerfSpec::new(preset, operation, test);
         spec.service = match self.connection {
@@ -483,19 +467,10 @@ pub fn loss(text: &str) -> Result<f64, String> {
     })
 }
 
-/// Parses a number of messages, or `auto`.
-fn iterations(text: &str, default: Iterations) -> Result<Iterations, String> {
-    if text == "auto" {
-        let (Iterations::Exactly(most) | Iterations::UntilSteady(most)) = default;
-        return Ok(Iterations::UntilSteady(most));
-    }
-    let count = text.parse().ok().map(Iterations::Exactly);
-    count.ok_or_else(|| format!("--iterations {text}: write a number, or auto"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use ferroce_perf::Iterations;
 
     use super::*;
 
@@ -568,17 +543,6 @@ mod tests {
         };
         assert_eq!(topology("--hosts 11 --loop window --vms 2"), Ok(all));
         assert!(topology("--hosts 3 --direct").is_err());
-    }
-
-    #[test]
-    fn bytes_with_their_units() {
-        assert_eq!(bytes("64"), Ok(64));
-        assert_eq!(bytes("4k"), Ok(4096));
-        assert_eq!(bytes("8M"), Ok(8 << 20));
-        assert_eq!(bytes("1G"), Ok(1 << 30));
-        for bad in ["", "4G", "k", "-1", "1.5M"] {
-            assert!(bytes(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

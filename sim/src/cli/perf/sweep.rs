@@ -1,10 +1,11 @@
 //! `--sweep`: one measurement for each value of a key.
 
 use clap::ValueEnum;
+use ferroce_perf::options::bytes;
 use ferroce_perf::sweep::Job;
 
 use super::Perf;
-use super::arguments::{Connection, Pages, bytes, loss};
+use super::arguments::{Connection, Pages, loss};
 
 /// Maximum number of points of all sweeps together.
 const MOST_POINTS: usize = 100_000;

@@ -3,23 +3,20 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
+use ferroce_perf::explained::{MESSAGES, alone, last_message};
 use ferroce_perf::json::{self, Measured};
 use ferroce_perf::plan::Plan;
 use ferroce_perf::setup::world_config;
 use ferroce_perf::sweep::Job;
 use ferroce_perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
-use ferroce_units::Instant;
+use ferroce_world::trace::Trace;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::neohost::{self, Counted};
-use ferroce_world::trace::{SharedTrace, Trace};
 use serde_json::json;
 
 use super::linux_names;
 use crate::cli::json::JsonOption;
 use crate::cli::trace_files::TraceFiles;
-
-/// Number of messages of a trace by default: the caches are warm by then.
-const MESSAGES: u64 = 16;
 
 /// Error message for several sizes.
 pub const ONE_SIZE: &str = "a trace is of one size, without --all and --sweep";
@@ -99,7 +96,7 @@ impl TraceArgs {
         }
         let explanation = self
             .explain
-            .then(|| explanation(&row, &trace))
+            .then(|| last_message(&row, &trace))
             .transpose()?;
         if let (true, Some(explanation)) = (prints, &explanation) {
             print_explanation(explanation, plan.test);
@@ -120,30 +117,6 @@ impl TraceArgs {
             result
         })
     }
-}
-
-/// Restricts the specification to one message at a time.
-pub fn alone(spec: &mut PerfSpec) -> Result<(), String> {
-    if world_config(spec).preset.is_none() {
-        return Err("--explain: nothing takes time in this preset".to_owned());
-    }
-    spec.qps = 1;
-    spec.threads = 1;
-    spec.memory_regions = 1;
-    spec.bidirectional = false;
-    if spec.test == Test::Bandwidth {
-        spec.depth = Some(1);
-        spec.signal_every = Some(1);
-    }
-    Ok(())
-}
-
-fn explanation(row: &PerfRow, trace: &SharedTrace) -> Result<Explanation, String> {
-    let (start, end) = row
-        .last_message_ps
-        .ok_or("--explain: at least two messages are needed")?;
-    let steps = &trace.lock().steps;
-    Ok(Explanation::new(steps, 0, Instant(start), Instant(end)))
 }
 
 fn print_explanation(explanation: &Explanation, test: Test) {

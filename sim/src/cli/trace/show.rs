@@ -11,6 +11,9 @@ use ferroce_record::streams::{Entry, Key, Sink, Subject, Value};
 use ferroce_record::{Kind, fields, flags};
 use ferroce_spec::doorbell::{DoorbellKind, DoorbellValue};
 use ferroce_wire::Pretty;
+use serde_json::json;
+
+use super::super::json::JsonOption;
 
 /// Bytes of memory that a line shows.
 const SHOWN_BYTES: usize = 32;
@@ -18,6 +21,11 @@ const SHOWN_BYTES: usize = 32;
 /// Print a record, a line for each access; below it what it means: commands, CQEs, EQEs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  ferroce run --record a.rec -- ibv_devinfo && ferroce trace show a.rec
+  ferroce trace show a.rec --kind doorbell,interrupt
+  ferroce trace show a.rec --json
+
 Kinds: register-read, register-write, memory-read, memory-write, doorbell, dma-read, dma-write,
 dma-atomic, interrupt, sent, received, power-off, section")]
 pub struct Show {
@@ -35,6 +43,9 @@ pub struct Show {
     /// Only CQEs, EQEs and commands of this CQ, by its number
     #[arg(long, value_name = "CQN", value_parser = number)]
     cq: Option<u32>,
+
+    #[command(flatten)]
+    json: JsonOption,
 }
 
 fn number(text: &str) -> Result<u32, String> {
@@ -55,6 +66,43 @@ impl Sink for Meanings {
     }
 }
 
+/// An access of a record, as it is shown.
+struct Shown {
+    position: String,
+    kind: &'static str,
+    is_refused: bool,
+    text: String,
+    /// Commands, CQEs and EQEs.
+    meanings: Vec<String>,
+}
+
+impl Shown {
+    fn print(&self, output: &mut impl Write) -> std::io::Result<()> {
+        let Self {
+            position,
+            kind,
+            text,
+            ..
+        } = self;
+        let failed = if self.is_refused { " REFUSED" } else { "" };
+        writeln!(output, "{position:<44} {kind:<14}{failed} {text}")?;
+        for meaning in &self.meanings {
+            writeln!(output, "    {meaning}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "position": self.position,
+            "kind": self.kind,
+            "refused": self.is_refused,
+            "text": self.text,
+            "meanings": self.meanings,
+        })
+    }
+}
+
 impl Show {
     pub fn execute(&self) -> Result<(), String> {
         let kinds = (0..=u8::MAX).filter_map(|code| Kind(code).name());
@@ -66,67 +114,82 @@ impl Show {
         {
             return Err(format!("--kind {kind}: is not one of {}", known.join(", ")));
         }
+        let prints = self.json.prepare()?;
         let named = |error: &dyn std::fmt::Display| format!("{}: {error}", self.file.display());
         let mut reader = Reader::open(&self.file).map_err(|error| named(&error))?;
         let mut output = BufWriter::new(std::io::stdout().lock());
         let failed = |error: std::io::Error| format!("standard output: {error}");
         let source = reader.source().name();
-        writeln!(output, "{}: {source}", self.file.display()).map_err(failed)?;
-        let mut follower = Follower::default();
+        if prints {
+            writeln!(output, "{}: {source}", self.file.display()).map_err(failed)?;
+        }
+        let (mut follower, mut documents) = (Follower::default(), Vec::new());
         while let Some(record) = reader.next_record().map_err(|error| named(&error))? {
             let mut meanings = Meanings::default();
             follower.feed(&record, &mut meanings);
-            self.print(&mut output, &record, &meanings.0)
-                .map_err(failed)?;
+            let Some(shown) = self.shown(&record, &meanings.0) else {
+                continue;
+            };
+            if prints {
+                shown.print(&mut output).map_err(failed)?;
+            }
+            if self.json.is_given() {
+                documents.push(shown.json());
+            }
         }
         let ending = match reader.ending() {
             Some(Ending::Full) => "ends: the file was full",
             Some(Ending::Closed) => "ends: the function was closed",
             _ => "ends here: the program was killed, or runs",
         };
-        writeln!(output, "{ending}").map_err(failed)?;
-        output.flush().map_err(failed)
+        if prints {
+            writeln!(output, "{ending}").map_err(failed)?;
+        }
+        output.flush().map_err(failed)?;
+        drop(output);
+        self.json.write("trace show", || {
+            json!({
+                "file": self.file.to_string_lossy(),
+                "source": source,
+                "accesses": documents,
+                "ending": ending,
+            })
+        })
     }
 
-    fn print(
-        &self,
-        output: &mut impl Write,
-        record: &Record,
-        meanings: &[(Key, u32, Entry)],
-    ) -> std::io::Result<()> {
+    /// Returns an access and what it means; `None`: it was not asked for.
+    fn shown(&self, record: &Record, meanings: &[(Key, u32, Entry)]) -> Option<Shown> {
         let kind = record.kind.name().unwrap_or("unknown");
         if !self.kind.is_empty() && !self.kind.iter().any(|name| name == kind) {
-            return Ok(());
+            return None;
         }
         let has_filter = self.qp.is_some() || self.cq.is_some();
         let chosen: Vec<_> = meanings.iter().filter(|found| self.wants(found)).collect();
         if has_filter && chosen.is_empty() {
-            return Ok(());
+            return None;
         }
-        let failed = match record.flags & flags::FAILED {
-            0 => "",
-            _ => " REFUSED",
-        };
-        let text = describe(record);
-        writeln!(
-            output,
-            "{:<44} {kind:<14}{failed} {text}",
-            record.position.to_string()
-        )?;
-        for (key, _, entry) in chosen {
-            if matches!(
-                key.subject,
+        let has_meaning = |subject| {
+            matches!(
+                subject,
                 Subject::Commands | Subject::Completions | Subject::Events
-            ) {
-                let name = key.subject.entry();
-                let of = match key.subject.object() {
-                    "" => String::new(),
-                    _ => format!(" of {key}"),
-                };
-                writeln!(output, "    {name}{of}: {}", summary(entry))?;
-            }
-        }
-        Ok(())
+            )
+        };
+        let chosen = chosen.iter().filter(|(key, ..)| has_meaning(key.subject));
+        let meanings = chosen.map(|(key, _, entry)| {
+            let name = key.subject.entry();
+            let of = match key.subject.object() {
+                "" => String::new(),
+                _ => format!(" of {key}"),
+            };
+            format!("{name}{of}: {}", summary(entry))
+        });
+        Some(Shown {
+            position: record.position.to_string(),
+            kind,
+            is_refused: record.flags & flags::FAILED != 0,
+            text: describe(record),
+            meanings: meanings.collect(),
+        })
     }
 
     /// Returns true if the entry belongs to the requested queue.
