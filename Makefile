@@ -29,6 +29,7 @@
 #   make rtl-lint, rtl-synth, rtl-formal, rtl-cover, rtl-mutants   warnings; LUTs, flip-flops and block
 #                 RAM and how they change; proofs; lines that the tests reach; whether the
 #                 tests find one-line faults
+#   make lab        the page of `ferroce lab`, which runs the model in a browser; Rust has to know wasm32
 #   make install PREFIX=/usr/local      stripped, with man pages and completions; DESTDIR=… below a folder
 #   make uninstall  removes what `make install` with the same PREFIX has put there
 #   make package    a tarball and a Debian package in target/package; the same build gives the same bytes
@@ -52,14 +53,14 @@ PYTHON_PACKAGES := python3 python3-pandas python3-matplotlib
 BENCH_PACKAGES := python3 perftest libibverbs-dev rdmacm-utils ucx-utils qperf
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb strace \
 	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin libiscsi-bin infiniband-diags pciutils hwloc-nox \
-	python3-venv \
+	openmpi-bin libopenmpi-dev mpich python3-venv \
 	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema git
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench profile qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean \
+.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench profile qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean lab \
 	demo-rtl rtl rtl-programs rtl-test rtl-pcie rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
@@ -120,7 +121,7 @@ test: build
 # The crates whose tests start nothing but themselves and the C compiler. What is left to `make test`:
 # the command, the C ABI against Debian's headers, all that runs programs.
 CHECK_CRATES := qp spec units wire cm transport model driver rdma-cm linux vfio vfio-user vfio-user-bus host platform embed serve \
-	faults world seeds timed timed-protocol timed-client preload perf lab selftest test-support
+	faults world seeds timed timed-protocol timed-client preload perf lab web selftest test-support
 
 check:
 	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
@@ -183,6 +184,13 @@ qemu-rtl: build rtl
 	@tests/scripts/qemu-roce --rtl $(RELEASE)
 	@tests/scripts/qemu-vfio --rtl $(RELEASE)
 
+# The model as WebAssembly, in one page. Neither `make` nor `make test` needs it.
+LAB := $(RELEASE)/share/ferroce/lab.html
+
+lab:
+	@rust=$$(.ci/cargo --packages); .ci/install-packages $(BUILD_PACKAGES) $$rust
+	@CARGO=$(CARGO) sim/web/build $(LAB)
+
 # The RTL is a workspace beside this one; nothing else needs Verilator.
 RTL := hw-model/rtl
 RTL_PACKAGES := $(BUILD_PACKAGES) g++ verilator zlib1g-dev
@@ -208,7 +216,7 @@ demo-rtl: build rtl
 	@sim/scripts/demo $(RELEASE)/ferroce --rtl
 
 # Unmodified programs on the card, with itself and with the model; see also qemu-roce, qemu-vfio.
-rtl-programs: PACKAGES := $(RTL_PACKAGES) perftest ibverbs-utils tshark binutils
+rtl-programs: PACKAGES := $(RTL_PACKAGES) perftest ibverbs-utils rdmacm-utils tshark binutils
 rtl-programs: build rtl
 	$(CARGO) test --locked -p ferroce-tests --test rtl -- --ignored --test-threads=2
 
@@ -251,6 +259,7 @@ uninstall:
 # A tarball and a Debian package in target/package.
 package: build
 	@.ci/install-packages binutils dpkg tar gzip xz-utils
+	@CARGO=$(CARGO) sim/web/build $(LAB) || [ $$? = 77 ]
 	@packaging/package $(RELEASE) $(CURDIR)/target/package
 
 clean:
