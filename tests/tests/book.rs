@@ -199,6 +199,7 @@ fn run(script: &str, limit: Duration) -> Ended {
     for name in [
         "docs",
         "driver",
+        "examples",
         "hw-model",
         "packaging",
         "provider",

@@ -178,6 +178,259 @@ fn a_report_names_the_plots_that_it_has() {
     }
 }
 
+/// A command line that is refused, and what the message has to say.
+struct Refused {
+    line: &'static str,
+    code: i32,
+    words: &'static [&'static str],
+}
+
+const REFUSED: &[Refused] = &[
+    Refused {
+        line: "validate --only V01,V99",
+        code: OWN_FAILURE,
+        words: &["--only \"V99\"", "there are", "V01"],
+    },
+    Refused {
+        line: "validate --only v01",
+        code: OWN_FAILURE,
+        words: &["--only \"v01\"", "V01"],
+    },
+    Refused {
+        line: "perf write_bw --preset cx5-100g -s 64 -n 5 --waveform /nonexistent/x.fst",
+        code: OWN_FAILURE,
+        words: &["/nonexistent/x.fst: No such file"],
+    },
+    Refused {
+        line: "wire check /etc/passwd",
+        code: OWN_FAILURE,
+        words: &["/etc/passwd: is no capture, neither pcap nor pcapng"],
+    },
+    Refused {
+        line: "sim --seeds x",
+        code: USAGE,
+        words: &["a number of seeds is right", "such as 1000"],
+    },
+    Refused {
+        line: "run --devices 9 -- true",
+        code: OWN_FAILURE,
+        words: &["--devices 9: a host has 1 to 8 devices"],
+    },
+    Refused {
+        line: "run --functions 0 -- true",
+        code: OWN_FAILURE,
+        words: &["--functions 0: a device has 1 to 8 functions"],
+    },
+    Refused {
+        line: "run --address 10.1 -- true",
+        code: OWN_FAILURE,
+        words: &["--address 10.1: \"10.1\" is not the IP address"],
+    },
+    Refused {
+        line: "run --device card0 -- true",
+        code: OWN_FAILURE,
+        words: &["--device card0: "],
+    },
+    Refused {
+        line: "run --host .. -- true",
+        code: OWN_FAILURE,
+        words: &["--host \"..\": a name has letters"],
+    },
+    Refused {
+        line: "run --timed cx5-100g --capture x.pcapng -- true",
+        code: USAGE,
+        words: &["tip: ", "ferroce world --pcap FILE"],
+    },
+    Refused {
+        line: "run --timed cx5-100g --patient -- true",
+        code: USAGE,
+        words: &["tip: ", "simulated time waits"],
+    },
+    Refused {
+        line: "run --timed cx5-100g --devices 2 -- true",
+        code: USAGE,
+        words: &["tip: ", "ferroce world --hosts N"],
+    },
+    Refused {
+        line: "run --timed cx5-100g --functions 2 -- true",
+        code: USAGE,
+        words: &["tip: ", "--host nK.F"],
+    },
+    Refused {
+        line: "run --timed cx5-100g --port shm -- true",
+        code: USAGE,
+        words: &["tip: ", "its own network"],
+    },
+    Refused {
+        line: "run --timed cx5-100g --icrc on -- true",
+        code: USAGE,
+        words: &["tip: ", "corrupt=P"],
+    },
+    Refused {
+        line: "run --device vfio-user:s --patient -- true",
+        code: USAGE,
+        words: &["tip: ", "ibv_modify_qp"],
+    },
+    Refused {
+        line: "run",
+        code: USAGE,
+        words: &["tip: ", "ferroce run -- ibv_devinfo"],
+    },
+    Refused {
+        line: "perf write_bw",
+        code: USAGE,
+        words: &["tip: ", "ferroce preset list"],
+    },
+    Refused {
+        line: "top --once --pid 999999",
+        code: OWN_FAILURE,
+        words: &["no program with pid 999999"],
+    },
+    Refused {
+        line: "inject port-down",
+        code: OWN_FAILURE,
+        words: &["nothing to inject into: no program uses the device"],
+    },
+];
+
+/// Goal: a refused command line names the option that was given, the cause, and what is right.
+#[test]
+fn refusals_name_the_option_and_the_way_out() {
+    let scratch = Scratch::new();
+    for Refused { line, code, words } in REFUSED {
+        let arguments: Vec<_> = line.split(' ').collect();
+        let ended = scratch.finish(scratch.ferroce(&arguments));
+        let found = ended.status.and_then(|status| status.code());
+        assert_eq!(found, Some(*code), "{line}: {ended:?}");
+        // clap breaks lines.
+        let said = ended
+            .output
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ");
+        for word in *words {
+            assert!(said.contains(word), "{line}: no {word:?} in\n{said}");
+        }
+        let is_of_option = !said.contains("FERROCE_DEVICES=") && !said.contains("FERROCE_HOST=");
+        assert!(is_of_option, "{line}: {said}");
+    }
+}
+
+/// Goal: a level that does not exist is not taken for a module. Method: misspelt levels, with a
+/// program that opens the device.
+#[test]
+fn an_unknown_log_level_is_reported() {
+    let scratch = Scratch::new();
+    for (level, is_known) in [("loud", false), ("inof", false), ("warn", true)] {
+        let mut command = scratch.run(&[], "ibv_devinfo", &[]);
+        command.env("FERROCE_LOG", level);
+        let output = scratch.finish(command).expect_success();
+        let line = format!("FERROCE_LOG={level}: is no list of levels");
+        assert_eq!(output.contains(&line), !is_known, "{level}: {output}");
+    }
+}
+
+/// Goal: a comparison with another card's table says so.
+#[test]
+fn a_table_of_another_card_has_a_note() {
+    let scratch = Scratch::new();
+    for (preset, is_noted) in [("cx5-100g", true), ("cx3-40g@xeon-qdr", false)] {
+        let command = scratch.ferroce(&["compare", preset, "cx3_qdr40_ib_write_bw"]);
+        let output = scratch.finish(command).expect_success();
+        let note = "another card: cx3_qdr40_ib_write_bw was measured on that of preset cx3-40g";
+        assert_eq!(output.contains(note), is_noted, "{preset}: {output}");
+    }
+}
+
+/// Goal: a capture is one even if the program has sent nothing.
+#[test]
+fn a_capture_without_packets_is_a_capture() {
+    let scratch = Scratch::new();
+    let file = scratch.path("empty.pcapng");
+    let file = file.to_string_lossy();
+    let command = scratch.run(&["--capture", &file], "true", &[]);
+    scratch.finish(command).expect_success();
+    let checked = scratch.finish(scratch.ferroce(&["wire", "check", &file]));
+    let output = checked.expect_success();
+    assert!(output.contains("0 frames"), "{output}");
+}
+
+/// Goal: registers and records are there for programs, too.
+#[test]
+fn registers_and_records_have_json() {
+    let scratch = Scratch::new();
+    let record = scratch.path("a.rec");
+    let record = record.to_string_lossy();
+    let command = scratch.run(&["--record", &record], "ibv_devinfo", &[]);
+    scratch.finish(command).expect_success();
+    for (line, key) in [
+        ("reg list", "\"registers\""),
+        ("reg get status", "\"value\""),
+        ("reg dump", "\"zero_counters\""),
+        ("reg watch status --count 1", "\"time_s\""),
+        (&format!("trace show {record}"), "\"accesses\""),
+    ] {
+        let arguments = format!("{line} --json");
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        let output = scratch.finish(scratch.ferroce(&arguments)).expect_success();
+        assert!(
+            output.starts_with('{') && output.contains(key),
+            "{line}: {output}"
+        );
+    }
+}
+
+/// Returns the lines of commands that have no further commands, from the help.
+fn commands(scratch: &Scratch, words: &[&str]) -> Vec<String> {
+    let help = scratch.finish(scratch.ferroce(&[words, &["--help"]].concat()));
+    let help = help.expect_success();
+    let Some((_, list)) = help.split_once("Commands:\n") else {
+        return vec![words.join(" ")];
+    };
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    // A description that is wrapped goes on in a line with more spaces.
+    let names = lines.filter_map(|line| {
+        let line = line.strip_prefix("  ")?;
+        line.split(' ').next().filter(|name| !name.is_empty())
+    });
+    let names = names.filter(|name| *name != "help");
+    let is_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_lowercase());
+    names
+        .filter(is_name)
+        .flat_map(|name| commands(scratch, &[words, &[name]].concat()))
+        .collect()
+}
+
+/// Goal: the help of each command has an example, and names no file that only the source tree has.
+#[test]
+fn each_help_has_an_example() {
+    let scratch = Scratch::new();
+    let commands = commands(&scratch, &[]);
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in commands {
+        let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let help = scratch.finish(scratch.ferroce(&words)).expect_success();
+        assert!(help.contains("Examples:\n"), "{command} has none");
+        for folder in ["docs/src", "hw-model/", "sim/", "tests/"] {
+            assert!(!help.contains(folder), "{command}: {folder}");
+        }
+    }
+}
+
+/// Goal: the exit codes are in the help.
+#[test]
+fn the_help_has_the_exit_codes() {
+    let scratch = Scratch::new();
+    let help = scratch.finish(scratch.ferroce(&["help"])).expect_success();
+    let (_, codes) = help.split_once("Exit codes:\n").expect("a table");
+    for code in ["0 ", "1 ", "2 ", "3 ", "125 ", "126 ", "128+N "] {
+        assert!(
+            codes.lines().any(|line| line.trim().starts_with(code)),
+            "{code}"
+        );
+    }
+}
+
 #[test]
 fn the_exit_status_of_the_program_is_passed_on() {
     let scratch = Scratch::new();

@@ -32,7 +32,7 @@ fn pages() -> Vec<String> {
 }
 
 /// Folders of crates.
-const TOP: [&str; 5] = ["hw-model", "driver", "provider", "sim", "tests"];
+const TOP: [&str; 6] = ["hw-model", "driver", "examples", "provider", "sim", "tests"];
 
 /// Returns every file and folder below a folder, by its path from the root; without build folders.
 fn paths_below(folder: &Path) -> Vec<PathBuf> {

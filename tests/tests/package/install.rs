@@ -64,6 +64,7 @@ fn uninstall_removes_what_install_has_put_there() {
         "share/zsh/site-functions/_ferroce",
         "share/fish/vendor_completions.d/ferroce.fish",
         "share/doc/ferroce/LICENSE-MIT",
+        "share/doc/ferroce/examples/course.h",
         "share/ferroce/tsan.supp",
         "share/ferroce/valgrind.supp",
     ] {

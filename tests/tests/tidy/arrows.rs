@@ -19,9 +19,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Its blocks in RTL, compared with the model's blocks.
     ("rtl-harness", &[]),
     ("rtl-harness-example", &["rtl-harness"]),
+    ("rtl-streams", &["rtl-harness"]),
     ("rtl", &["model", "rtl-harness", "spec"]),
     // The card in RTL in place of the model's NIC: an option of `embed`.
-    ("rtl-card", &["model", "rtl-harness", "spec", "units", "wire"]),
+    ("rtl-card", &["model", "rtl-harness", "rtl-streams", "spec", "units", "wire"]),
     // The driver never sees the model.
     ("vfio-user", &[]),
     ("driver", &["qp", "spec"]),
@@ -54,6 +55,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Measuring and checking. The self-test does not use the model, so it also runs with a card.
     ("perf", &["driver", "faults", "model", "spec", "units", "world"]),
     ("lab", &["faults", "model", "perf", "spec", "units", "world"]),
+    // The lab in a browser.
+    ("web", &["lab", "model", "perf"]),
     ("selftest", &["driver", "spec", "wire"]),
     // What users start and load. Only tests use these two crates.
     ("provider", &["driver", "embed", "platform", "rdma-cm", "timed-client", "units", "wire"]),
@@ -64,6 +67,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("test-verbs", &["driver"]),
     ("tests", &["test-support"]),
     ("verbs-client", &["tests"]),
+    // Exercises in Rust, a workspace beside this one.
+    ("course", &[]),
     ("fuzz", &["embed", "model", "provider", "spec", "transport", "units", "wire"]),
     ("libfuzzer", &["fuzz"]),
     ("vfio-user-fuzz", &["vfio-user"]),
@@ -84,6 +89,7 @@ const PURE: &[&str] = &[
     "sim/host/",
     "sim/world/",
     "sim/perf/",
+    "sim/web/",
 ];
 /// The one file of these that has threads: it measures on all processors.
 const PARALLEL: &str = "sim/perf/src/sweep.rs";
