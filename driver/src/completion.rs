@@ -1,5 +1,7 @@
 //! Work completions as callers get them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use ferroce_spec::cqe::{CqeStatus, VendorError};
 
 use crate::identifier::{Qpn, Srqn};
@@ -65,6 +67,15 @@ impl From<CqeStatus> for CompletionStatus {
 /// Target of the lines about failed completions.
 const FAILED: &str = "ferroce::failed";
 
+/// Completions of this process in error, without those that another error has flushed.
+static FAILURES: AtomicU64 = AtomicU64::new(0);
+
+/// Returns how many completions of this process have failed, without those that another error has
+/// flushed.
+pub fn failed_completions() -> u64 {
+    FAILURES.load(Ordering::Relaxed)
+}
+
 impl CompletionStatus {
     /// Returns the name of the status in verbs.h.
     #[must_use]
@@ -96,8 +107,11 @@ impl CompletionStatus {
         match self {
             Self::WorkRequestFlushedError => tracing::debug!(target: FAILED, wr_id, qpn,
                 "{name}, vendor_err {code:#04x}: {}", meaning(detail)),
-            _ => tracing::info!(target: FAILED, wr_id, qpn,
-                "{name}, vendor_err {code:#04x}: {}", meaning(detail)),
+            _ => {
+                FAILURES.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(target: FAILED, wr_id, qpn,
+                    "{name}, vendor_err {code:#04x}: {}", meaning(detail));
+            }
         }
     }
 }

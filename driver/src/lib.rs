@@ -40,7 +40,7 @@ pub use attributes::{
     XrcTargetRts,
 };
 pub use capabilities::Capabilities;
-pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion};
+pub use completion::{CompletionOpcode, CompletionStatus, WorkCompletion, failed_completions};
 pub use control::bring_up::{port_mac, read_counters};
 pub use control::device_config::DeviceConfig;
 pub use control::event::{AsyncEvent, AsyncEventHandler, CqHandler};

@@ -5,7 +5,7 @@ use std::sync::Once;
 use ferroce_platform::{explain, log};
 use tracing::level_filters::LevelFilter;
 
-use crate::os::caller;
+use crate::os::{caller, exit_hint};
 
 /// Target of the lines about refused verbs.
 pub const REFUSED: &str = "ferroce::refused";
@@ -25,6 +25,7 @@ pub fn site() -> Option<String> {
 pub fn start() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| log::start(LevelFilter::ERROR));
+    exit_hint::prepare();
     // Outside the `Once`, because a child made by fork needs one, too.
     explain::open_file();
 }

@@ -5,6 +5,7 @@ use crate::errno::Errno;
 pub(crate) mod caller;
 pub(crate) mod descriptor;
 pub(crate) mod event_fd;
+pub(crate) mod exit_hint;
 pub(crate) mod fork;
 pub(crate) mod memory;
 

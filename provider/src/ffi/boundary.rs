@@ -6,7 +6,7 @@ use libc::c_int;
 
 use crate::errno::Errno;
 use crate::log;
-use crate::os::set_errno;
+use crate::os::{exit_hint, set_errno};
 
 /// The error that a panic is converted to.
 const PANIC: Errno = Errno::IO.because("the library has failed; this is a fault of Ferroce");
@@ -15,6 +15,7 @@ const PANIC: Errno = Errno::IO.because("the library has failed; this is a fault 
 #[cold]
 pub(super) fn refused(verb: &str, errno: Errno) {
     if !errno.is_usual() {
+        exit_hint::note_refused();
         let (site, qpn) = (log::site(), errno.qpn());
         tracing::info!(target: log::REFUSED, qpn, site, "{verb}: {errno}");
     }
