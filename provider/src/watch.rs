@@ -196,11 +196,22 @@ fn of_pair(pair: &QueuePair, is_stalled: bool) -> Option<Line> {
              IBV_SEND_SIGNALED; right: IBV_SEND_SIGNALED, or sq_sig_all"
         ),
         (1.., _) if is_stalled => format!(
-            "ibv_poll_cq: {count} requests have no completion yet: the peer has not answered"
+            "ibv_poll_cq: {count} requests have no completion yet: the peer has not answered{}",
+            without_timeout(pair)
         ),
         _ => return None,
     };
     Some((Some(pair.number().0), text))
+}
+
+/// Returns what is to be added for a QP that waits for its peer without end.
+fn without_timeout(pair: &QueuePair) -> &'static str {
+    if pair.query().is_ok_and(|now| now.timeout == 0) {
+        "; with timeout 0 the QP never sends a lost request again; right: timeout 14 (67 ms) or \
+         another one up to 31"
+    } else {
+        ""
+    }
 }
 
 /// Returns what a CQ waits for.

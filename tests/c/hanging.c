@@ -92,6 +92,26 @@ static void connect_with_psns(struct bench *bench, uint32_t sq_psn, uint32_t rq_
 	NEED(next_wc(bench->send_cq).status == IBV_WC_RETRY_EXC_ERR);
 }
 
+/* A request to a QP that drops it, from a QP that never sends it again. */
+static void send_without_timeout(struct bench *bench)
+{
+	struct ibv_qp_attr attr;
+
+	for (int i = 0; i < 2; i++) {
+		bench->qp[i] = create_qp(bench);
+		NEED(bench->qp[i]);
+		attr = init_attr();
+		EQUAL(ibv_modify_qp(bench->qp[i], &attr, INIT_MASK), 0);
+	}
+	attr = rtr_attr(bench, bench->qp[1]->qp_num);
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTR_MASK), 0);
+	attr = rts_attr(bench);
+	attr.timeout = 0;
+	EQUAL(ibv_modify_qp(bench->qp[0], &attr, RTS_MASK), 0);
+	EQUAL(post_send(bench, IBV_WR_SEND, 1, sge_of(bench, 0, LENGTH), 0, 0), 0);
+	wait_for(bench->send_cq);
+}
+
 /* `count` WRITEs without IBV_SEND_SIGNALED, 0: as many as fit, and then a wait for a completion. */
 static void write_unsignaled(struct bench *bench, uint32_t count)
 {
@@ -189,6 +209,8 @@ int main(int argc, char **argv)
 		write_unsignaled(&bench, 0);
 	else if (!strcmp(mode, "unsignaled-stall"))
 		write_unsignaled(&bench, 1);
+	else if (!strcmp(mode, "timeout-stall"))
+		send_without_timeout(&bench);
 	else if (!strcmp(mode, "poll"))
 		wait_in_poll(&bench);
 	else if (!strcmp(mode, "epoll"))

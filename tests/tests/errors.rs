@@ -178,6 +178,15 @@ const MISTAKES: &[Mistake] = &[
         words: &["no completion comes of the newest requests, 1: none has IBV_SEND_SIGNALED"],
     },
     Mistake {
+        mode: "timeout-stall",
+        heading: "no progress for 5 s",
+        words: &[
+            "1 requests have no completion yet: the peer has not answered",
+            "with timeout 0 the QP never sends a lost request again; right: timeout 14",
+            "[QP 0x",
+        ],
+    },
+    Mistake {
         mode: "poll",
         heading: "what still waited",
         words: &["no CQ of the channel is armed; right: ibv_req_notify_cq"],
