@@ -89,7 +89,7 @@ pub fn keeping_errno<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Blocks all signals of the calling thread while it lives.
+/// Blocks signals of the calling thread while it lives.
 #[derive(Debug)]
 pub struct SignalsBlocked {
     /// The signals that were blocked before, as the kernel has them.
@@ -99,23 +99,27 @@ pub struct SignalsBlocked {
 impl SignalsBlocked {
     /// Blocks all signals.
     pub fn new() -> Self {
+        Self::also(u64::MAX)
+    }
+
+    /// Blocks the signals of this set, of the kernel's form, too.
+    pub fn also(set: u64) -> Self {
         let mut blocked = Self { before: 0 };
-        let all = u64::MAX;
-        set_mask(&all, &mut blocked.before);
+        change_mask(libc::SIG_BLOCK, set, &mut blocked.before);
         blocked
     }
 }
 
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        set_mask(&self.before, &mut 0);
+        change_mask(libc::SIG_SETMASK, self.before, &mut 0);
     }
 }
 
-fn set_mask(new: &u64, before: &mut u64) {
+fn change_mask(how: libc::c_int, set: u64, before: &mut u64) {
     let arguments = [
-        libc::SIG_SETMASK as usize,
-        std::ptr::from_ref(new).addr(),
+        how as usize,
+        (&raw const set).addr(),
         std::ptr::from_mut(before).addr(),
         size_of::<u64>(),
     ];

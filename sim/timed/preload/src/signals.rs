@@ -17,6 +17,8 @@ const SET_BYTES: usize = 8;
 
 /// The world sends this signal to a thread that has had its turn for long without making a call.
 pub const PROBE_SIGNAL: c_int = 48;
+/// The set of [`PROBE_SIGNAL`], as the kernel has it.
+pub const PROBE_SET: u64 = 1 << (PROBE_SIGNAL - 1);
 
 /// Signals that must not be blocked.
 const NEEDED: [c_int; 3] = [libc::SIGSEGV, libc::SIGTRAP, PROBE_SIGNAL];

@@ -12,14 +12,19 @@ use std::ffi::{c_char, c_int, c_void};
 use libc::{id_t, idtype_t, pid_t, rusage, siginfo_t};
 
 use crate::children::{self, Awaited, Wanted};
-use crate::os::{set_errno, system_call};
+use crate::os::{SignalsBlocked, set_errno, system_call};
 use crate::own::Own;
-use crate::{child_signals, real, session};
+use crate::signals::PROBE_SET;
+use crate::{child_signals, joined, real, session};
 
-/// Makes a call that executes another program in this process, which then joins the world anew.
+/// Makes a call that executes another program, which then joins the world anew.
 fn executing<T>(call: impl FnOnce() -> T) -> T {
+    let is_joined = joined::is_joined();
     #[cfg(target_arch = "x86_64")]
-    let _disarmed = crate::joined::is_joined().then(crate::tsc_trap::Disarmed::new);
+    let _disarmed = is_joined.then(crate::tsc_trap::Disarmed::new);
+    // The next program has no handler of this signal until it joins, and would be killed by a probe
+    // for the program before. Until then the signal waits: masks outlast the execution.
+    let _unprobed = is_joined.then(|| SignalsBlocked::also(PROBE_SET));
     call()
 }
 
