@@ -15,19 +15,18 @@ use libc::{addrinfo, hostent, size_t, utsname};
 use crate::joined;
 use crate::next::next;
 use crate::os::set_errno;
-use crate::waits::may_be_simulated;
 
 /// Longest name with its terminating zero.
 const NAME_BYTES: usize = 8;
 
-/// Returns the number of the host. `None`: the program runs in real time.
+/// Returns the number of the host, also for a thread that has left simulated time. `None`: the
+/// program has not joined a world.
 fn host() -> Option<u32> {
-    let pages = joined::pages().filter(|_| may_be_simulated())?;
-    Some(pages.program.host_of_name.load(Ordering::Relaxed))
+    joined::pages().map(|pages| pages.program.host_of_name.load(Ordering::Relaxed))
 }
 
 /// Returns the name of the host with its terminating zero, and its length without that. `None`: the
-/// program runs in real time.
+/// program has not joined a world.
 fn own_name() -> Option<([u8; NAME_BYTES], usize)> {
     let host = host()?;
     let mut name = [0; NAME_BYTES];
@@ -65,9 +64,7 @@ pub fn file(path: &CStr) -> Option<String> {
 /// # Safety
 /// `name` is null or a C string.
 unsafe fn address_of(name: *const c_char) -> Option<CString> {
-    let hosts = joined::pages()
-        .filter(|_| may_be_simulated())
-        .map_or(0, |pages| pages.program.hosts.load(Ordering::Relaxed));
+    let hosts = joined::pages().map_or(0, |pages| pages.program.hosts.load(Ordering::Relaxed));
     if name.is_null() || hosts == 0 {
         return None;
     }
