@@ -18,6 +18,7 @@ use ferroce_timed_protocol::host_name;
 use libc::dl_phdr_info;
 
 use crate::session;
+use crate::trust::{own_name, say};
 
 /// Beginnings of the names of libraries whose programs open an RDMA device: verbs, RDMA CM, UCX,
 /// libfabric, and MPI (Open MPI, MPICH).
@@ -55,8 +56,18 @@ pub fn join() {
     } else {
         Admission::Members
     };
-    // The error is reported when the program asks for the devices.
-    let _ = session::join(admission);
+    let joined = session::join(admission);
+    // Other programs may never need the world: the provider reports the error when they ask for the
+    // devices.
+    if let Some(error) = joined.err().filter(|_| is_wanted) {
+        let host = std::env::var_os(host_name::VARIABLE).unwrap_or_default();
+        say(format_args!(
+            "ferroce: {} could not join its world ({}={}), and runs in real time: {error}\n",
+            own_name(),
+            host_name::VARIABLE,
+            host.to_string_lossy(),
+        ));
+    }
 }
 
 /// Returns true if the program, or a library that it is linked with, needs one of the libraries.

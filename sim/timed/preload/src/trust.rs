@@ -91,12 +91,13 @@ pub fn report() {
 }
 
 /// Returns the name of the program, as the kernel has it.
-fn own_name() -> String {
+pub fn own_name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm");
     name.map_or("this program".to_owned(), |name| name.trim().to_owned())
 }
 
-fn say(line: std::fmt::Arguments<'_>) {
+/// Writes a line to the standard error.
+pub fn say(line: std::fmt::Arguments<'_>) {
     let mut bytes = [0; LINE_BYTES];
     let mut rest = &mut bytes[..];
     // What does not fit is cut.

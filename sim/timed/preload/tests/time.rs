@@ -14,6 +14,7 @@ use std::time::Duration;
 use common::guest::{self, start};
 use common::world::World;
 use common::{Output, finish, with_library};
+use ferroce_test_support::{Process, TIMEOUT};
 use ferroce_timed_protocol::MOST_AHEAD_PS;
 use ferroce_timed_protocol::control::Refusal;
 
@@ -178,6 +179,20 @@ fn a_refused_program_has_real_time() {
         assert_eq!(output.number("join"), f64::from(errno));
         assert_eq!(output.number("again"), f64::from(errno));
         assert_eq!(output.number("is_real"), 1.0);
+    }
+}
+
+/// Goal: a program that was given a host, and runs in real time nevertheless, says so at once.
+#[test]
+fn a_program_that_cannot_have_its_host_says_why() {
+    for host in [".0", "n0"] {
+        let mut program = with_library("true");
+        program.env("FERROCE_WORLD", "/nonexistent/world");
+        program.env("FERROCE_HOST", host);
+        let output = finish(Process::alone(program, TIMEOUT));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let said = format!("ferroce: true could not join its world (FERROCE_HOST={host})");
+        assert!(output.text.starts_with(&said), "{output:?}");
     }
 }
 
