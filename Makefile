@@ -32,9 +32,11 @@
 #   make lab        the page of `ferroce lab`, which runs the model in a browser; Rust has to know wasm32
 #   make install PREFIX=/usr/local      stripped, with man pages and completions; DESTDIR=… below a folder
 #   make uninstall  removes what `make install` with the same PREFIX has put there
-#   make package    a tarball and a Debian package in target/package; the same build gives the same bytes
-#   PGO=1           with these two: profile-guided optimisation. An instrumented build runs programs, and what
-#                 it counts optimises the next build, in target/pgo
+#   make package    a tarball, a Debian package and a Python wheel in target/package; the same build gives
+#                 the same bytes
+#   make wheel      the wheel alone, in target/wheel: `pip install` of it gives the command and the libraries
+#   PGO=1           with these and `make install`: profile-guided optimisation. An instrumented build runs
+#                 programs, and what it counts optimises the next build, in target/pgo
 #
 # Packages that are missing, Rust among them, are installed through apt-get (as root or with sudo), and
 # named. .ci/cargo finds a toolchain that is new enough; CARGO=… names another.
@@ -60,7 +62,7 @@ TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils
 # one. `make soak` runs that, too.
 VFIO_USER_TESTS := $(filter-out random,$(basename $(notdir $(wildcard tests/client/tests/*.rs))))
 
-.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench profile qemu-vfio qemu-roce qemu-rtl install uninstall package packages clean lab \
+.PHONY: all build demo check test python-test soak fuzz fuzz-build loom asan tsan miri bench profile qemu-vfio qemu-roce qemu-rtl install uninstall package packages wheel clean lab \
 	demo-rtl rtl rtl-programs rtl-test rtl-pcie rtl-lint rtl-synth rtl-formal rtl-cover rtl-mutants
 
 all: build
@@ -256,11 +258,15 @@ install: build
 uninstall:
 	@DESTDIR="$(DESTDIR)" packaging/uninstall "$(PREFIX)"
 
-# A tarball and a Debian package in target/package.
+# A tarball, a Debian package and a wheel in target/package.
 package: build
-	@.ci/install-packages binutils dpkg tar gzip xz-utils
+	@.ci/install-packages binutils dpkg tar gzip xz-utils python3
 	@CARGO=$(CARGO) sim/web/build $(LAB) || [ $$? = 77 ]
 	@packaging/package $(RELEASE) $(CURDIR)/target/package
+
+wheel: build
+	@.ci/install-packages binutils python3
+	@packaging/wheel $(RELEASE) $(CURDIR)/target/wheel
 
 clean:
 	$(CARGO) clean

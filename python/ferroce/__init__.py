@@ -8,7 +8,7 @@
     ferroce.compare("cx3-40g@xeon-qdr", "cx3_qdr40_ib_write_bw")[0].plot()
 
 The figures come from the command `ferroce`, which this package runs: `FERROCE_BIN` names it, or
-it is found in PATH. Only `frame` and `plot` need pandas and matplotlib.
+it is in the wheel, or in PATH. Only `frame` and `plot` need pandas and matplotlib.
 """
 
 from .command import CommandError, run, schema

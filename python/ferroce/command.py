@@ -4,9 +4,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 #: Version of the schemas that this package reads.
 SCHEMA = 1
+
+#: The command in a wheel. A package that was installed from the sources has none.
+OF_WHEEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prefix/bin/ferroce")
 
 
 class CommandError(Exception):
@@ -14,11 +18,17 @@ class CommandError(Exception):
 
 
 def binary():
-    """Returns the path of the command: FERROCE_BIN, or the one in PATH."""
-    found = os.environ.get("FERROCE_BIN") or shutil.which("ferroce")
+    """Returns the path of the command: FERROCE_BIN, the one of the wheel, or the one in PATH."""
+    own = OF_WHEEL if os.path.exists(OF_WHEEL) else None
+    found = os.environ.get("FERROCE_BIN") or own or shutil.which("ferroce")
     if not found:
         raise CommandError("no command ferroce: install it, or name it in FERROCE_BIN")
     return found
+
+
+def main():
+    """The script `ferroce` of the wheel: this process becomes the command."""
+    os.execv(OF_WHEEL, ["ferroce", *sys.argv[1:]])
 
 
 def run(*arguments, accept=(0,), timeout_s=None):

@@ -1,5 +1,10 @@
 """Documents of the commands, with their data frames and plots."""
 
+import html
+
+#: Rows of a table in a notebook; a preset has hundreds of parameters.
+TABLE_ROWS = 60
+
 
 def _pandas():
     try:
@@ -26,11 +31,30 @@ def _new_axes():
     return pyplot.subplots()[1]
 
 
-class Perf:
-    """Measurements of `ferroce perf` or `ferroce perftest`; `document` is what the command wrote."""
+class _Document:
+    """What a command wrote: `document`. A subclass has rows(), _summary() and _columns()."""
 
     def __init__(self, document):
         self.document = document
+
+    def __repr__(self):
+        return f"<ferroce.{type(self).__name__}: {self._summary()}>"
+
+    def _repr_html_(self):
+        """Returns the table that a notebook shows."""
+        rows, columns = list(self.rows()), self._columns()
+        lines = [columns, *([row.get(column) for column in columns] for row in rows[:TABLE_ROWS])]
+        kinds = ["th"] + ["td"] * len(rows)
+        cells = "\n".join(
+            "<tr>" + "".join(f"<{kind}>{_cell(value)}</{kind}>" for value in line) + "</tr>"
+            for kind, line in zip(kinds, lines)
+        )
+        more = f"<p>{len(rows) - TABLE_ROWS} more rows</p>" if len(rows) > TABLE_ROWS else ""
+        return f"<table>\n<caption>{_cell(self._summary())}</caption>\n{cells}\n</table>{more}"
+
+
+class Perf(_Document):
+    """Measurements of `ferroce perf` or `ferroce perftest`."""
 
     def __len__(self):
         return len(self.document["rows"])
@@ -52,6 +76,34 @@ class Perf:
             flat["bottleneck"] = limit.get("text")
             yield flat
 
+    def _summary(self):
+        """Returns test, presets, sizes and the best figure in one line."""
+        rows = list(self.rows())
+        if not rows:
+            return "no rows"
+        test, figure, best, unit = (
+            ("bandwidth", "average_gbps", max, "Gb/s") if self._is_of_bandwidth()
+            else ("latency", "typical_us", min, "us")
+        )
+        service, operation, preset = (
+            "/".join(dict.fromkeys(row[key] for row in rows))
+            for key in ("service", "operation", "preset")
+        )
+        figures = [row[figure] for row in rows if row.get(figure) is not None]
+        found = f"best {best(figures):.4g} {unit}" if figures else f"no {figure}"
+        sizes = _range([row["size"] for row in rows])
+        return f"{service} {operation} {test} on {preset}, {sizes}, {found}"
+
+    def _columns(self):
+        """Returns the columns of the table: swept parameters, size, figures, bottleneck."""
+        swept = dict.fromkeys(key for row in self.document["rows"] for key in row["point"])
+        bandwidth = ["average_gbps", "message_rate_mpps"]
+        figures = bandwidth if self._is_of_bandwidth() else ["typical_us", "p99_us"]
+        return list(dict.fromkeys([*swept, "size", *figures, "bottleneck"]))
+
+    def _is_of_bandwidth(self):
+        return any(row["result"]["bandwidth"] for row in self.document["rows"])
+
     def frame(self):
         """Returns the rows as a pandas data frame."""
         return _pandas().DataFrame(self.rows())
@@ -59,17 +111,14 @@ class Perf:
     def plot(self, x="size", y=None, axes=None):
         """Plots a figure over the size or a swept parameter; returns the axes of matplotlib."""
         rows = list(self.rows())
-        y = y or ("average_gbps" if "average_gbps" in rows[0] else "typical_us")
+        y = y or ("average_gbps" if self._is_of_bandwidth() else "typical_us")
         axes = _axes(axes, x, y)
         axes.plot([row[x] for row in rows], [row[y] for row in rows], marker="o")
         return axes
 
 
-class Comparison:
+class Comparison(_Document):
     """A measured table compared with the model."""
-
-    def __init__(self, document):
-        self.document = document
 
     @property
     def table(self):
@@ -94,6 +143,17 @@ class Comparison:
                 "class": size["class"],
             }
 
+    def _summary(self):
+        """Returns table, preset, sizes and the median of the errors in one line."""
+        sizes = _range([size["bytes"] for size in self.document["sizes"]])
+        median = self.median_percent
+        error = "no error" if median is None else f"median error {median:.1f} %"
+        return f"{self.table} on {self.document['preset']}, {sizes}, {error}"
+
+    def _columns(self):
+        """Returns the columns of the table."""
+        return ["bytes", "measured", "model", "unit", "error_percent", "class"]
+
     def frame(self):
         """Returns the sizes as a pandas data frame."""
         return _pandas().DataFrame(self.rows())
@@ -110,27 +170,36 @@ class Comparison:
         return axes
 
 
-class Validation:
+class Validation(_Document):
     """The model compared with measured targets."""
-
-    def __init__(self, document):
-        self.document = document
 
     @property
     def passed(self):
         """True if no prediction and no identity is missed."""
         return not self.document["summary"]["failures"]
 
+    def rows(self):
+        """Returns the targets."""
+        return self.document["targets"]
+
+    def _summary(self):
+        """Returns the counts of targets in one line."""
+        bases = self.document["summary"]["by_basis"].values()
+        counts = [f"{sum(basis[key] for basis in bases)} {key}"
+                  for key in ("targets", "passed", "excused", "missed")]
+        return ", ".join(counts)
+
+    def _columns(self):
+        """Returns the columns of the table."""
+        return ["id", "about", "preset", "metric", "target", "unit", "verdict"]
+
     def frame(self):
         """Returns the targets as a pandas data frame."""
         return _pandas().json_normalize(self.document["targets"])
 
 
-class Preset:
+class Preset(_Document):
     """The parameters of a card and its surroundings."""
-
-    def __init__(self, document):
-        self.document = document
 
     def __getitem__(self, key):
         """Returns the value of a parameter: `preset("cx5-100g")["pcie.lanes"]`."""
@@ -139,9 +208,35 @@ class Preset:
                 return parameter["value"]
         raise KeyError(key)
 
+    def rows(self):
+        """Returns the parameters with unit, origin and source."""
+        return self.document["parameters"]
+
+    def _summary(self):
+        """Returns name, number of parameters and description in one line."""
+        count = len(self.document["parameters"])
+        return f"{self.document['name']}, {count} parameters, {self.document['about']}"
+
+    def _columns(self):
+        """Returns the columns of the table."""
+        return ["key", "value", "unit", "origin", "source"]
+
     def frame(self):
         """Returns the parameters with unit, origin and source as a pandas data frame."""
         return _pandas().DataFrame(self.document["parameters"])
+
+
+def _range(sizes):
+    """Returns the sizes as a text: one, or the smallest and the largest."""
+    least, most = min(sizes, default=0), max(sizes, default=0)
+    return f"{least} bytes" if least == most else f"{least} to {most} bytes"
+
+
+def _cell(value):
+    """Returns a value as the text of a cell in HTML."""
+    if value is None:
+        return ""
+    return html.escape(f"{value:.6g}" if isinstance(value, float) else str(value))
 
 
 def _number(text):

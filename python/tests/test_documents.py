@@ -1,5 +1,6 @@
 """The --json output of every command matches its schema, and the package reads it."""
 
+import copy
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import jsonschema
 
 import ferroce
 from ferroce.command import SCHEMA
+from ferroce.documents import TABLE_ROWS
 
 #: Commands with a schema, and arguments that show their keys.
 COMMANDS = {
@@ -140,6 +142,52 @@ class Package(unittest.TestCase):
         self.assertEqual(ferroce.preset("cx5-100g")["pcie.lanes"], 16)
         with self.assertRaises(KeyError):
             ferroce.preset("cx5-100g")["pcie.wheels"]
+
+    def test_a_repr_has_the_best_figure(self):
+        sweep = ferroce.sweep("write_bw", "cx5-100g", size=["4K", "64"])
+        best = max(row["average_gbps"] for row in sweep.rows())
+        self.assertEqual(
+            repr(sweep),
+            "<ferroce.Perf: RC write bandwidth on cx5-100g, 64 to 4096 bytes, "
+            f"best {best:.4g} Gb/s>",
+        )
+        sweep = ferroce.sweep("write_lat", "cx5-100g", size=["64", "4K"])
+        least = next(sweep.rows())["typical_us"]
+        self.assertIn(f"latency on cx5-100g, 64 to 4096 bytes, best {least:.4g} us", repr(sweep))
+        self.assertEqual(repr(ferroce.Perf({"rows": []})), "<ferroce.Perf: no rows>")
+
+    def test_every_document_has_a_line_and_a_table(self):
+        (comparison,) = ferroce.compare("cx3-40g@xeon-qdr", "cx3_qdr40_ib_write_lat")
+        line = "cx3_qdr40_ib_write_lat on cx3-40g@xeon-qdr, 2 to 8388608 bytes"
+        median = f"median error {comparison.median_percent:.1f} %"
+        for document, words in [
+            (comparison, [line, median]),
+            (ferroce.validate(only="V17"), ["3 targets, 3 passed, 0 excused, 0 missed"]),
+            (ferroce.preset("irdma-10g"), ["irdma-10g", "parameters"]),
+        ]:
+            with self.subTest(document=document):
+                self.assertNotIn("\n", repr(document))
+                table = document._repr_html_()
+                rows = list(document.rows())
+                shown = min(len(rows), TABLE_ROWS)
+                self.assertEqual(table.count("<tr><td>"), shown)
+                more = f"<p>{len(rows) - shown} more rows</p>"
+                self.assertEqual(more in table, len(rows) > shown)
+                for word in words:
+                    self.assertIn(word, repr(document))
+                    self.assertIn(word, table)
+
+    def test_a_table_has_swept_parameters_and_no_markup_of_its_values(self):
+        sweep = ferroce.sweep("write_bw", "cx5-100g", size="64", qps=[1, 2])
+        document = copy.deepcopy(sweep.document)
+        document["rows"][0]["preset"]["name"] = "<script>"
+        document["rows"][0]["bottleneck"]["text"] = "a & b"
+        table = ferroce.Perf(document)._repr_html_()
+        self.assertIn("<tr><th>size</th><th>qps</th><th>average_gbps</th>", table)
+        self.assertIn("<tr><td>64</td><td>2</td>", table)
+        self.assertIn("&lt;script&gt;", table)
+        self.assertIn("<td>a &amp; b</td>", table)
+        self.assertNotIn("<script>", table)
 
     def test_what_is_wrong_is_said_by_the_command(self):
         with self.assertRaisesRegex(ferroce.CommandError, "cx9-800g"):

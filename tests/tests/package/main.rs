@@ -4,6 +4,7 @@ mod documents;
 mod files;
 mod install;
 mod version;
+mod wheel;
 mod workflows;
 
 use std::path::{Path, PathBuf};
