@@ -55,7 +55,7 @@ PYTHON_PACKAGES := python3 python3-pandas python3-matplotlib
 BENCH_PACKAGES := python3 perftest libibverbs-dev rdmacm-utils ucx-utils qperf
 TEST_PACKAGES := perftest ibverbs-utils libibverbs-dev python3-pyverbs ucx-utils tshark binutils iproute2 valgrind gdb strace \
 	rdmacm-utils librdmacm1 librdmacm-dev qperf fio libfabric-bin libiscsi-bin infiniband-diags pciutils hwloc-nox \
-	openmpi-bin libopenmpi-dev mpich python3-venv \
+	openmpi-bin libopenmpi-dev mpich python3-venv parallel \
 	bash zsh fish groff-base shellcheck python3-yaml python3-jsonschema git
 
 # The conformance suite's files that `make test` runs a second time, over a socket: all but the long

@@ -45,6 +45,13 @@ COMMANDS = {
 #: Commands that print nothing without a running program.
 OF_RUNNING_PROGRAMS = ["cm", "counters"]
 
+#: Commands with --shard, all of which write documents of one schema.
+SHARDS = [
+    "perf write_bw --preset cx5-100g --sweep size=64,4K -n 200",
+    "validate --only V17",
+    "sim --seeds 4",
+]
+
 #: Longest time of one command.
 TIMEOUT_S = 300
 
@@ -87,8 +94,22 @@ class Documents(unittest.TestCase):
             [ferroce.command.binary(), "schema"], capture_output=True, text=True, check=True
         )
         self.assertEqual(
-            sorted(listed.stdout.splitlines()), sorted([*COMMANDS, *OF_RUNNING_PROGRAMS])
+            sorted(listed.stdout.splitlines()),
+            sorted([*COMMANDS, *OF_RUNNING_PROGRAMS, "shard"]),
         )
+
+    def test_shards_keep_their_schema(self):
+        schema = ferroce.schema("shard")
+        jsonschema.Draft202012Validator.check_schema(schema)
+        for line in SHARDS:
+            with self.subTest(line=line):
+                words = [ferroce.command.binary(), *line.split(), "--shard", "1/2"]
+                done = subprocess.run(
+                    words, capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+                )
+                document = json.loads(done.stdout)
+                jsonschema.Draft202012Validator(schema).validate(document)
+                self.assertEqual(document["schema"], SCHEMA)
 
     def test_a_file_and_the_text(self):
         done = subprocess.run(

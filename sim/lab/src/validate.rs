@@ -23,27 +23,41 @@ pub mod plan;
 pub mod tally;
 pub mod target;
 
-pub use outcome::{Outcome, Verdict};
+use changes::Changes;
+pub use outcome::{Figures, Outcome, Verdict};
 pub use target::Target;
 
 use crate::cache::Cache;
 use crate::reference::experiment::Simulator;
 
-/// Measures the targets whose id begins with one of `only` (all, if there is none), in parallel;
-/// calls `done` after each. Outcomes are in the order of the file.
-pub fn run(
+/// Measures and judges the targets whose id begins with one of `only` (all, if there is none).
+pub fn run(simulator: &dyn Simulator, only: &[String]) -> Vec<Outcome> {
+    let targets = chosen(only);
+    let figures = measure(simulator, &targets, || ());
+    let pairs = targets.iter().zip(&figures);
+    pairs.map(|(target, it)| Outcome::of(target, it)).collect()
+}
+
+/// Returns the targets whose id begins with one of `only` (all, if there is none), in the order of
+/// the file.
+pub fn chosen(only: &[String]) -> Vec<Target> {
+    let targets = target::all().into_iter();
+    targets.filter(|target| is_chosen(target, only)).collect()
+}
+
+/// Measures targets in parallel; calls `done` after each. A target without a plan has no figures.
+pub fn measure(
     simulator: &dyn Simulator,
-    only: &[String],
-    done: impl Fn(&Outcome) + Sync,
-) -> Vec<Outcome> {
-    let targets = target::all();
-    let chosen: Vec<_> = targets.iter().filter(|t| is_chosen(t, only)).collect();
+    targets: &[Target],
+    done: impl Fn() + Sync,
+) -> Vec<Figures> {
     // Points of several targets share runs.
     let cache = Cache::new(simulator);
-    parallel::map(&chosen, |target| {
-        let outcome = Outcome::of(&cache, target);
-        done(&outcome);
-        outcome
+    parallel::map(targets, |target| {
+        let plan = experiments::plan(&target.id);
+        let figures = plan.map(|plan| outcome::figures(&cache, plan, &Changes::default()));
+        done();
+        figures.unwrap_or(Ok(Vec::new()))
     })
 }
 
@@ -68,12 +82,6 @@ pub fn check_only(only: &[String]) -> Result<(), String> {
         "{unknown:?} is the beginning of no target's number; there are {}",
         numbers.join(", ")
     ))
-}
-
-/// Returns the number of targets that [`run`] would measure.
-pub fn count(only: &[String]) -> usize {
-    let targets = target::all().into_iter();
-    targets.filter(|target| is_chosen(target, only)).count()
 }
 
 fn is_chosen(target: &Target, only: &[String]) -> bool {

@@ -29,22 +29,30 @@ const LIMITS: [&str; 5] = [
 /// Picoseconds of a microsecond.
 const PS_PER_US: f64 = 1e6;
 
-/// Returns the rows of a run, which have the same swept parameters.
+/// Returns the lines of a run as text: the names of the swept parameters, and a [`record`] for each
+/// row.
 ///
 /// # Errors
 /// The errors of the CSV writer; it writes to memory only.
-pub fn text(rows: &[Measured<'_>]) -> Result<String, ::csv::Error> {
+pub fn text<'a>(
+    swept: impl Iterator<Item = &'a str>,
+    records: impl Iterator<Item = &'a [String]>,
+) -> Result<String, ::csv::Error> {
     let mut writer = ::csv::Writer::from_writer(Vec::new());
-    let swept = rows.first().map_or(&[][..], |row| row.point);
-    let keys = swept.iter().map(|(key, _)| key.as_str());
-    writer.write_record(keys.chain(FIGURES).chain(LIMITS))?;
-    for measured in rows {
-        let values = measured.point.iter().map(|(_, value)| value.clone());
-        let limits = limits(measured.row.utilisation.as_ref());
-        writer.write_record(values.chain(figures(measured.row)).chain(limits))?;
+    writer.write_record(swept.chain(FIGURES).chain(LIMITS))?;
+    for record in records {
+        writer.write_record(record)?;
     }
     let bytes = writer.into_inner().map_err(|error| error.into_error())?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the cells of a row: values of the swept parameters, figures, limits.
+pub fn record(measured: &Measured<'_>) -> Vec<String> {
+    let values = measured.point.iter().map(|(_, value)| value.clone());
+    let limits = limits(measured.row.utilisation.as_ref());
+    let cells = values.chain(figures(measured.row)).chain(limits);
+    cells.collect()
 }
 
 fn figures(row: &PerfRow) -> [String; FIGURES.len()] {

@@ -24,7 +24,7 @@ pub struct Measured<'a> {
 
 /// Returns the rows of a run.
 pub fn rows(rows: &[Measured<'_>]) -> Value {
-    rows.iter().map(measured).collect()
+    rows.iter().map(row).collect()
 }
 
 /// Returns the steps of the last message with their times.
@@ -45,7 +45,8 @@ pub fn explanation(explanation: &Explanation) -> Value {
     })
 }
 
-fn measured(measured: &Measured<'_>) -> Value {
+/// Returns a row with its specification.
+pub fn row(measured: &Measured<'_>) -> Value {
     let row = measured.row;
     let mut value = json!({
         "point": measured.point.iter().cloned().collect::<Value>(),

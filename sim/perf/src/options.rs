@@ -52,6 +52,16 @@ pub fn iterations(text: &str, default: Iterations) -> Result<Iterations, String>
     count.ok_or_else(|| format!("--iterations {text}: write a number, or auto"))
 }
 
+/// Returns a word as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/=@+".contains(c);
+    if word.chars().all(is_plain) && !word.is_empty() {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,6 @@ use std::fmt::Write;
 use crate::plan::Plan;
 use crate::result::{BandwidthRow, LatencyRow, PerfRow};
 use crate::spec::{Operation, PerfSpec, Test, Topology, Workload};
-use crate::utilisation::Bottleneck;
 
 /// `RESULT_LINE`.
 pub const LINE: &str =
@@ -163,22 +162,40 @@ pub fn row(row: &PerfRow) -> String {
     line
 }
 
-/// Returns the line under the table: the bottleneck of each row, by the label of the row. Adjacent
-/// rows with the same bottleneck share one entry. `None`: nothing takes time.
-pub fn bottleneck(rows: &[(String, &PerfRow)]) -> Option<String> {
-    let limits: Vec<(&str, &Bottleneck)> = rows
-        .iter()
-        .filter_map(|(label, row)| Some((label.as_str(), &row.utilisation.as_ref()?.bottleneck)))
-        .collect();
-    let same =
-        |one: &(&str, &Bottleneck), next: &(&str, &Bottleneck)| one.1.text() == next.1.text();
-    let groups: Vec<&[(&str, &Bottleneck)]> = limits.chunk_by(same).collect();
+/// The bottleneck of a row, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// Label of the row.
+    pub label: String,
+    /// The bottleneck, without figures: equal for rows that share an entry.
+    pub text: String,
+    /// The bottleneck with its figures.
+    pub shown: String,
+}
+
+impl Limit {
+    /// Returns the bottleneck of a row; `None`: nothing takes time.
+    pub fn of(label: String, row: &PerfRow) -> Option<Self> {
+        let bottleneck = &row.utilisation.as_ref()?.bottleneck;
+        Some(Self {
+            label,
+            text: bottleneck.text(),
+            shown: bottleneck.to_string(),
+        })
+    }
+}
+
+/// Returns the line under the table: the bottleneck of each row. Adjacent rows with the same
+/// bottleneck share one entry. `None`: nothing takes time.
+pub fn bottleneck(limits: &[Limit]) -> Option<String> {
+    let same = |one: &Limit, next: &Limit| one.text == next.text;
+    let groups: Vec<&[Limit]> = limits.chunk_by(same).collect();
     let texts = groups.iter().map(|group| {
-        let (first, last) = (group[0], group[group.len() - 1]);
+        let (first, last) = (&group[0], &group[group.len() - 1]);
         match (groups.len(), group.len()) {
-            (1, _) => last.1.to_string(),
-            (_, 1) => format!("{}: {}", last.0, last.1),
-            (_, _) => format!("{} to {}: {}", first.0, last.0, last.1),
+            (1, _) => last.shown.clone(),
+            (_, 1) => format!("{}: {}", last.label, last.shown),
+            (_, _) => format!("{} to {}: {}", first.label, last.label, last.shown),
         }
     });
     let texts: Vec<String> = texts.collect();
@@ -225,7 +242,7 @@ mod tests {
     use ferroce_model::usage::Kind;
 
     use super::*;
-    use crate::utilisation::{Part, Utilisation};
+    use crate::utilisation::{Bottleneck, Part, Utilisation};
 
     const BANDWIDTH: &str = include_str!("../fixtures/ib_write_bw_all.txt");
     const LATENCY: &str = include_str!("../fixtures/ib_read_lat_all.txt");
@@ -332,7 +349,7 @@ mod tests {
         ];
         let rows: Vec<_> = rows
             .iter()
-            .map(|row| (format!("{} B", row.size), row))
+            .filter_map(|row| Limit::of(format!("{} B", row.size), row))
             .collect();
         let line = " Bottleneck      : 64 B to 128 B: host 0, program's thread (97 %); \
                     4096 B: host 0, MAC, transmit (100 %)";

@@ -33,7 +33,7 @@ mod scenario;
 mod shrink;
 mod state;
 
-pub use many::{Summary, run_many};
+pub use many::{Summary, run_each, run_many};
 pub use run::{Failure, Report, run};
 pub use scenario::{Mix, Scenario, ScenarioError};
 pub use shrink::{Shrunk, shrink};

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::run::{Failure, Report, run};
@@ -20,6 +20,17 @@ pub struct Summary {
     pub failures: Vec<(u64, Failure)>,
 }
 
+impl Summary {
+    /// Adds the result of a seed; seeds come in order.
+    pub fn add(&mut self, seed: u64, result: Result<Report, Failure>) {
+        self.runs += 1;
+        match result {
+            Ok(report) => self.passed.add(&report),
+            Err(failure) => self.failures.push((seed, failure)),
+        }
+    }
+}
+
 /// Runs the scenario of each seed, each in its own world.
 ///
 /// # Errors
@@ -28,17 +39,34 @@ pub fn run_many(
     seeds: Range<u64>,
     scenario: impl Fn(u64) -> Result<Scenario, ScenarioError> + Sync,
 ) -> Result<Summary, ScenarioError> {
-    let next = AtomicU64::new(seeds.start);
+    let seeds: Vec<u64> = seeds.collect();
+    let results = run_each(&seeds, scenario)?;
+    let mut summary = Summary::default();
+    for (seed, result) in seeds.into_iter().zip(results) {
+        summary.add(seed, result);
+    }
+    Ok(summary)
+}
+
+/// Does as [`run_many`] for any seeds; returns the result of each, in their order.
+///
+/// # Errors
+/// The error of the first scenario that is not possible.
+pub fn run_each(
+    seeds: &[u64],
+    scenario: impl Fn(u64) -> Result<Scenario, ScenarioError> + Sync,
+) -> Result<Vec<Result<Report, Failure>>, ScenarioError> {
+    let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if !seeds.contains(&seed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = seeds.get(index) else {
                 return;
-            }
+            };
             let result = scenario(seed).and_then(|scenario| run(&scenario, 0));
             let mut results = results.lock().expect("no thread panics with it locked");
-            results.push((seed, result));
+            results.push((index, result));
         }
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
@@ -46,14 +74,6 @@ pub fn run_many(
     let mut results = results
         .into_inner()
         .expect("no thread panics with it locked");
-    results.sort_by_key(|(seed, _)| *seed);
-    let mut summary = Summary::default();
-    for (seed, result) in results {
-        summary.runs += 1;
-        match result? {
-            Ok(report) => summary.passed.add(&report),
-            Err(failure) => summary.failures.push((seed, failure)),
-        }
-    }
-    Ok(summary)
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::json::JsonOption;
 use super::measured::{table_of_file, tables_of_file};
 use super::progress::Bar;
+use super::shard::{ShardOption, Work};
 
 /// The value of `--calibrate-host` for the tables that are compared.
 const MEASURED: &str = "measured";
@@ -24,7 +25,8 @@ Examples:
   ferroce compare --list
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw
   ferroce compare cx5-100g --measured my_ib_write_bw.txt --calibrate-host measured
-  ferroce compare --all")]
+  ferroce compare --all
+  ferroce compare --all --shard 1/8 > 1.json")]
 pub struct Compare {
     /// Preset, perhaps with a host profile: `cx5-100g`, `cx5-100g@k8s-1ghz`
     #[arg(required_unless_present_any = ["list", "all"])]
@@ -51,6 +53,8 @@ pub struct Compare {
     #[arg(long)]
     relaxed_order: bool,
     #[command(flatten)]
+    pub shard: ShardOption,
+    #[command(flatten)]
     json: JsonOption,
     /// Lists the built-in tables
     #[arg(long)]
@@ -62,7 +66,10 @@ pub struct Compare {
 
 impl Compare {
     pub fn execute(self) -> Result<(), String> {
-        let prints_text = self.json.prepare()?;
+        if !self.all {
+            self.shard.refuse("only --all has parts")?;
+        }
+        let prints_text = self.shard.prepare(&self.json)?;
         if self.list {
             if prints_text {
                 list();
@@ -107,7 +114,9 @@ impl Compare {
             let texts: Vec<_> = comparisons.iter().map(Comparison::text).collect();
             print!("{}", texts.join("\n"));
         }
-        self.json.write("compare", || document(&comparisons, &[]))
+        let comparisons = comparisons.iter().map(Comparison::json);
+        self.json
+            .write("compare", || document(comparisons.collect(), &[]))
     }
 
     /// Returns the preset with the host of a measured table, if one is given, and the result of
@@ -172,19 +181,36 @@ impl Compare {
                 Err(reason) => left_out.push((*table, *reason)),
             }
         }
-        let bar = Bar::new("tables", work.len());
-        let comparisons = parallel::map(&work, |(preset, table)| {
-            let compared = comparison::compare(&Harness, preset, table);
-            bar.advance();
-            compared
-        });
-        bar.clear();
-        let comparisons = comparisons.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let names = work
+            .iter()
+            .map(|(preset, table)| (preset.name(), preset.hash(), &table.name));
+        let inputs: Vec<_> = names.collect();
+        let pieces = Work {
+            command: "compare",
+            pieces: work.len(),
+            inputs: &inputs,
+        };
+        let results = self.shard.results(&pieces, |indices| {
+            let bar = Bar::new("tables", indices.len());
+            let results = parallel::map(indices, |&index| {
+                let (preset, table) = &work[index];
+                let compared = comparison::compare(&Harness, preset, table);
+                bar.advance();
+                compared.map(|it| json!({ "line": line_of(&it), "comparison": it.json() }))
+            });
+            bar.clear();
+            results.into_iter().collect()
+        })?;
+        let Some(results) = results else {
+            return Ok(());
+        };
         if prints_text {
-            print_all(&comparisons, &left_out);
+            print_all(&results, &left_out);
         }
+        let comparisons = results.into_iter();
+        let comparisons = comparisons.map(|mut result| result["comparison"].take());
         self.json
-            .write("compare", || document(&comparisons, &left_out))
+            .write("compare", || document(comparisons.collect(), &left_out))
     }
 
     fn tables(&self) -> Result<Vec<Table>, String> {
@@ -237,7 +263,7 @@ fn other_card(preset: &str, table: &str) -> Option<String> {
 }
 
 /// Prints the errors of the compared tables, and the reasons why others were not compared.
-fn print_all(comparisons: &[Comparison], left_out: &[(&str, &str)]) {
+fn print_all(results: &[Value], left_out: &[(&str, &str)]) {
     for (table, reason) in left_out {
         println!("{table:<44} not compared: {reason}");
     }
@@ -245,17 +271,17 @@ fn print_all(comparisons: &[Comparison], left_out: &[(&str, &str)]) {
         "{:<44} {:<24} {:>5} {:>8} {:>8}  at bytes",
         "table", "preset", "sizes", "median", "largest"
     );
-    for comparison in comparisons {
-        println!("{}", line_of(comparison));
+    for result in results {
+        println!("{}", result["line"].as_str().unwrap_or_default());
     }
 }
 
 /// Returns the document: the compared tables, and others with the reason.
-fn document(comparisons: &[Comparison], left_out: &[(&str, &str)]) -> Value {
+fn document(comparisons: Value, left_out: &[(&str, &str)]) -> Value {
     let left_out = left_out.iter();
     let left_out = left_out.map(|(table, reason)| json!({ "table": table, "reason": reason }));
     json!({
-        "comparisons": comparisons.iter().map(Comparison::json).collect::<Value>(),
+        "comparisons": comparisons,
         "not_compared": left_out.collect::<Value>(),
     })
 }

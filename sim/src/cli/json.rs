@@ -4,6 +4,7 @@
 //! describes the convention, `docs/schema` has a JSON Schema for each command, and `ferroce schema`
 //! prints them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,12 @@ impl JsonOption {
     /// Returns true if the option is given.
     pub fn is_given(&self) -> bool {
         self.json.is_some()
+    }
+
+    /// Returns the option as words of a command line.
+    pub fn words(&self) -> Vec<OsString> {
+        let words = |path: &PathBuf| vec!["--json".into(), path.clone().into()];
+        self.json.as_ref().map_or_else(Vec::new, words)
     }
 
     /// Returns true if text is printed: JSON does not go to standard output.

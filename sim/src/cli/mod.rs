@@ -16,6 +16,7 @@ mod lab;
 mod library;
 mod man;
 mod measured;
+mod merge;
 mod mpirun;
 mod perf;
 mod perftest;
@@ -30,6 +31,7 @@ mod run;
 mod schema;
 mod selftest;
 mod serve;
+mod shard;
 mod sim;
 mod spec;
 mod top;
@@ -90,6 +92,10 @@ Results for programs:
   ferroce compare cx3-40g@xeon-qdr cx3_qdr40_ib_write_bw --json
   ferroce schema compare                      the keys of that
 
+A long command in parts, on several machines:
+  ferroce validate --perturb --shard 1/8 > 1.json
+  ferroce merge *.json                        what it prints without --shard
+
 Random verbs programs with packet faults, against a reference:
   ferroce sim --seeds 1000
 
@@ -139,6 +145,7 @@ enum Command {
     Lab(lab::Lab),
     Validate(validate::Validate),
     Sim(Box<sim::Sim>),
+    Merge(merge::Merge),
     #[command(name = "selftest")]
     SelfTest(selftest::SelfTest),
     Reg(reg::Reg),
@@ -189,6 +196,7 @@ impl Cli {
             Command::Lab(lab) => or_complain(lab.execute()),
             Command::Validate(validate) => validate.execute(),
             Command::Sim(sim) => sim.execute(),
+            Command::Merge(merge) => merge.execute(),
             Command::SelfTest(selftest) => selftest.execute(),
             Command::Reg(reg) => or_complain(reg.execute()),
             Command::Spec(spec) => or_complain(spec.execute()),

@@ -4,6 +4,7 @@ mod arguments;
 pub mod calibration;
 mod linux_names;
 mod output;
+mod piece;
 mod placement;
 mod sensitivity;
 mod sweep;
@@ -20,6 +21,7 @@ use ferroce_platform::os;
 pub use output::Output;
 pub use trace::ONE_SIZE;
 
+use super::shard::{Source, Work};
 use super::{EXIT_FAILURE, report_error};
 
 /// Exit code of a program that was interrupted from the terminal, as in shells.
@@ -36,41 +38,64 @@ impl Perf {
         if let Err(error) = check(&jobs) {
             return report_error(&error.to_string(), EXIT_FAILURE);
         }
-        if self.trace.is_wanted() {
-            let all_messages = self.iterations.is_some();
-            return match self
-                .trace
-                .execute(&jobs, all_messages, &self.json, os::note_interrupt())
-            {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => report_error(&error, EXIT_FAILURE),
-            };
-        }
-        if self.sensitivity {
-            return match self.sensitivity(&jobs, os::note_interrupt()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => report_error(&error, EXIT_FAILURE),
-            };
-        }
-        let mut output = match Output::new(&jobs, &self.json) {
-            Ok(output) => output,
-            Err(error) => return report_error(&error, EXIT_FAILURE),
+        let result = if self.trace.is_wanted() || self.sensitivity {
+            self.alone(&jobs).map_err(|error| (error, EXIT_FAILURE))
+        } else {
+            self.measure(&jobs, calibrations)
         };
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err((error, code)) => report_error(&error, code),
+        }
+    }
+
+    /// Measures one size in detail.
+    fn alone(&self, jobs: &[Job]) -> Result<(), String> {
+        self.shard
+            .refuse("traces and --sensitivity are of one size, which has no parts")?;
+        if self.sensitivity {
+            return self.sensitivity(jobs, os::note_interrupt());
+        }
+        let all_messages = self.iterations.is_some();
+        self.trace
+            .execute(jobs, all_messages, &self.json, os::note_interrupt())
+    }
+
+    /// Measures all sizes, or those of a shard. An error has its exit code.
+    fn measure(&self, jobs: &[Job], calibrations: Vec<Calibration>) -> Result<(), (String, u8)> {
+        let failed = |error| (error, EXIT_FAILURE);
+        let work = Work {
+            command: "perf",
+            pieces: jobs.len(),
+            inputs: &jobs,
+        };
+        let source = self.shard.source(&work).map_err(failed)?;
+        if let Source::Shard(shard) = source {
+            let jobs = shard.choose(jobs);
+            let mut output = Output::of_shard(&jobs, &self.json);
+            let result = self.run(&jobs, &mut output);
+            output.end();
+            result?;
+            return shard.write(&work, output.into_results()).map_err(failed);
+        }
+        let mut output = Output::new(jobs, &self.json).map_err(failed)?;
         output.begin();
         output.calibrated(calibrations);
-        let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
-        let result = run(&jobs, workers, os::note_interrupt(), &mut output);
+        let result = match source {
+            Source::Merged(results) => output.add_results(results).map_err(failed),
+            _ => self.run(jobs, &mut output),
+        };
         output.end();
-        match result.map_err(|error| (error.to_string(), code(&error))) {
-            Err((error, code)) => report_error(&error, code),
-            Ok(()) => match output
-                .write_json("perf")
-                .and_then(|()| output.write_csv(self.csv.as_deref()))
-            {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => report_error(&error, EXIT_FAILURE),
-            },
-        }
+        result?;
+        let written = output.write_json("perf");
+        let written = written.and_then(|()| output.write_csv(self.csv.as_deref()));
+        written.map_err(failed)
+    }
+
+    fn run(&self, jobs: &[Job], output: &mut Output<'_>) -> Result<(), (String, u8)> {
+        let workers = self.jobs.map_or_else(workers, |jobs| jobs as usize);
+        let result = run(jobs, workers, os::note_interrupt(), output);
+        result.map_err(|error| (error.to_string(), code(&error)))
     }
 }
 

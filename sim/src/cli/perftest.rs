@@ -75,6 +75,7 @@ impl Perftest {
     }
 
     fn measure(&self) -> Result<(), String> {
+        self.perf.shard.refuse("it belongs to `ferroce perf`")?;
         let (jobs, calibrations) = self.perf.calibrated_jobs()?;
         if self.perf.trace.only_explains() {
             return self.explain(&jobs);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-/// The schemas by command; each is a file of `docs/schema`.
+/// The schemas by command, and that of `--shard`; each is a file of `docs/schema`.
 const SCHEMAS: &[(&str, &str)] = &[
     ("cm", include_str!("../../../docs/schema/cm.json")),
     ("compare", include_str!("../../../docs/schema/compare.json")),
@@ -45,6 +45,7 @@ const SCHEMAS: &[(&str, &str)] = &[
         "selftest",
         include_str!("../../../docs/schema/selftest.json"),
     ),
+    ("shard", include_str!("../../../docs/schema/shard.json")),
     ("sim", include_str!("../../../docs/schema/sim.json")),
     (
         "trace diff",
@@ -65,6 +66,7 @@ const SCHEMAS: &[(&str, &str)] = &[
 ];
 
 /// Print the JSON Schema of what a command writes with --json; without one, list the commands.
+/// `shard` is what --shard writes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -1,15 +1,19 @@
 //! `ferroce sim`: random verbs programs in simulated worlds, each determined by a seed.
 
+mod pieces;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use ferroce_seeds::{Failure, Scenario, ScenarioError, Summary, run, run_many, shrink};
+use ferroce_model::preset::Preset;
+use ferroce_seeds::{Failure, Scenario, ScenarioError, Summary, run, run_each, shrink};
 use serde_json::{Value, json};
 
 use super::faults::{Faults, refuse_situations};
 use super::json::JsonOption;
 use super::progress::Bar;
+use super::shard::{ShardOption, Work};
 use super::{EXIT_FAILURE, report_error};
 
 /// Exit code when a scenario fails.
@@ -28,6 +32,7 @@ const FAILURES: usize = 3;
 Examples:
   ferroce sim --seed 7
   ferroce sim --seeds 1000                       on all cores; prints how to repeat each failure
+  ferroce sim --seeds 1000 --shard 1/8 > 1.json  on one of eight machines; see `ferroce merge`
   ferroce sim --scenario short.toml --trace      what happened before the failure
   ferroce sim --seeds 100 --preset cx5-100g --faults loss=1e-2
 
@@ -63,6 +68,9 @@ pub struct Sim {
     /// Print the events before the failure, and what each part waits for
     #[arg(long, conflicts_with = "seeds")]
     trace: bool,
+
+    #[command(flatten)]
+    pub shard: ShardOption,
 
     #[command(flatten)]
     json: JsonOption,
@@ -115,6 +123,7 @@ impl Sim {
     }
 
     fn run_one(&self) -> Result<bool, String> {
+        self.shard.refuse("only --seeds has parts")?;
         let prints_text = self.json.prepare()?;
         let scenario = self.scenario(&self.file()?, self.seed);
         let scenario = scenario.map_err(|error| error.to_string())?;
@@ -144,19 +153,13 @@ impl Sim {
     }
 
     fn run_many(&self, count: u64) -> Result<bool, String> {
-        let prints_text = self.json.prepare()?;
+        let prints_text = self.shard.prepare(&self.json)?;
         let file = self.file()?;
         refuse_situations(self.faults.plan.as_ref())?;
         let scenario = |seed| self.scenario(&file, Some(seed));
-        let end = self.first.saturating_add(count);
-        let bar = Bar::new("seeds", usize::try_from(count).unwrap_or(usize::MAX));
-        let counted = |seed| {
-            bar.advance();
-            scenario(seed)
+        let Some(summary) = self.summary(count, &file)? else {
+            return Ok(true);
         };
-        let summary = run_many(self.first..end, counted);
-        bar.clear();
-        let summary = summary.map_err(|error| error.to_string())?;
         if prints_text {
             println!("{} seeds, {} fail", summary.runs, summary.failures.len());
             println!("those that pass: {}", summary.passed);
@@ -173,6 +176,43 @@ impl Sim {
         };
         self.json.write("sim", result)?;
         Ok(summary.failures.is_empty())
+    }
+
+    /// Runs seeds; returns nothing if they are those of a shard.
+    fn summary(&self, count: u64, file: &str) -> Result<Option<Summary>, String> {
+        let scenario = |seed| self.scenario(file, Some(seed));
+        let seeds: Vec<u64> = (self.first..self.first.saturating_add(count)).collect();
+        let first = scenario(self.first).map_err(|error| error.to_string())?;
+        // A preset that cannot be loaded is an error of the scenarios.
+        let preset = Preset::load(&first.preset).ok().map(|preset| preset.hash());
+        let work = Work {
+            command: "sim",
+            pieces: seeds.len(),
+            inputs: &(file, preset),
+        };
+        let results = self.shard.results(&work, |indices| {
+            let seeds: Vec<u64> = indices.iter().map(|&index| seeds[index]).collect();
+            let bar = Bar::new("seeds", seeds.len());
+            let counted = |seed| {
+                bar.advance();
+                scenario(seed)
+            };
+            let results = run_each(&seeds, counted);
+            bar.clear();
+            let results = results.map_err(|error| error.to_string())?;
+            Ok(results.iter().map(pieces::of_seed).collect())
+        })?;
+        let Some(results) = results else {
+            return Ok(None);
+        };
+        let mut summary = Summary::default();
+        for (seed, result) in seeds.into_iter().zip(&results) {
+            let result = pieces::seed(result);
+            let result =
+                result.ok_or_else(|| format!("the shards' piece of seed {seed} is no result"))?;
+            summary.add(seed, result);
+        }
+        Ok(Some(summary))
     }
 
     /// Prints the first failures in full, the others in a line.

@@ -1,5 +1,7 @@
 //! `ferroce validate`: checks the model against its targets.
 
+mod pieces;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,13 +9,14 @@ use clap::Parser;
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_lab::validate::blind::{self, Folder};
 use ferroce_lab::validate::tally::Tally;
-use ferroce_lab::validate::{self, Outcome, listing, markdown, perturb};
+use ferroce_lab::validate::{self, Outcome, Target, listing, markdown, perturb};
 use ferroce_perf::PerfSpec;
 use serde_json::{Value, json};
 
 use super::json::JsonOption;
 use super::perf::Perf;
 use super::progress::Bar;
+use super::shard::{ShardOption, Work};
 
 /// Checks every target that was measured on real cards, and prints the model's deviation.
 ///
@@ -26,6 +29,7 @@ use super::progress::Bar;
 Examples:
   ferroce validate
   ferroce validate --only V01,V04a
+  ferroce validate --perturb --shard 1/8 > 1.json
   ferroce validate --blind DIR            targets and tables that you have measured")]
 pub struct Validate {
     /// Only targets whose number begins with this: `V01`, `V04a`
@@ -36,6 +40,8 @@ pub struct Validate {
         conflicts_with = "blind"
     )]
     only: Vec<String>,
+    #[command(flatten)]
+    pub shard: ShardOption,
     #[command(flatten)]
     json: JsonOption,
     /// Prints CSV, a line for each point
@@ -61,7 +67,7 @@ impl Validate {
             (None, true) => self.perturb(),
             (None, false) => self.validate(),
         };
-        match self.json.prepare().and_then(|_| run()) {
+        match self.shard.prepare(&self.json).and_then(|_| run()) {
             Ok(is_failure) => ExitCode::from(u8::from(is_failure)),
             Err(error) => super::report_error(&error, super::EXIT_FAILURE),
         }
@@ -69,10 +75,24 @@ impl Validate {
 
     fn validate(&self) -> Result<bool, String> {
         self.check_only()?;
-        let bar = Bar::new("targets", validate::count(&self.only));
-        bar.end_on_interrupt();
-        let outcomes = validate::run(&Harness, &self.only, |_| bar.advance());
-        bar.clear();
+        let targets = validate::chosen(&self.only);
+        let results = self.shard.results(&work(&targets), |indices| {
+            let targets = at(&targets, indices);
+            let bar = Bar::new("targets", targets.len());
+            bar.end_on_interrupt();
+            let figures = validate::measure(&Harness, &targets, || bar.advance());
+            bar.clear();
+            Ok(figures.iter().map(pieces::of_figures).collect())
+        })?;
+        let Some(results) = results else {
+            return Ok(false);
+        };
+        let outcomes = targets.iter().zip(&results).map(|(target, result)| {
+            let figures = pieces::figures(result);
+            let figures = figures.ok_or_else(|| pieces::foreign(&target.id))?;
+            Ok(Outcome::of(target, &figures))
+        });
+        let outcomes = outcomes.collect::<Result<Vec<_>, String>>()?;
         if self.markdown {
             print!("{}", markdown::markdown(&outcomes));
             return Ok(Tally::of(&outcomes).is_failure());
@@ -91,11 +111,22 @@ impl Validate {
 
     fn perturb(&self) -> Result<bool, String> {
         self.check_only()?;
-        let bar = Bar::of_many();
-        bar.end_on_interrupt();
-        let result = perturb::run(&Harness, &self.only, &bar);
-        bar.clear();
-        let result = result?;
+        let targets = perturb::targets(&self.only);
+        let results = self.shard.results(&work(&targets), |indices| {
+            let bar = Bar::of_many();
+            bar.end_on_interrupt();
+            let records = perturb::measure(&Harness, &at(&targets, indices), &bar);
+            bar.clear();
+            Ok(records?.iter().map(pieces::of_record).collect())
+        })?;
+        let Some(results) = results else {
+            return Ok(false);
+        };
+        let records = targets.iter().zip(&results).map(|(target, result)| {
+            pieces::record(result).ok_or_else(|| pieces::foreign(&target.id))
+        });
+        let records = records.collect::<Result<Vec<_>, _>>()?;
+        let result = perturb::sum_up(&targets, &records)?;
         self.print(
             || json!({ "perturbation": perturb::listing::json(&result) }),
             || perturb::listing::csv(&result),
@@ -105,6 +136,7 @@ impl Validate {
     }
 
     fn blind(&self, folder: &Path) -> Result<bool, String> {
+        self.shard.refuse("--blind has no parts")?;
         let folder = Folder::read(folder, &command_line)?;
         let bar = Bar::new("measurements", folder.count());
         bar.end_on_interrupt();
@@ -129,6 +161,20 @@ impl Validate {
     }
 }
 
+/// Returns the work on targets, each of which is a piece.
+fn work<'a>(targets: &'a Vec<Target>) -> Work<'a> {
+    Work {
+        command: "validate",
+        pieces: targets.len(),
+        inputs: targets,
+    }
+}
+
+fn at(targets: &[Target], indices: &[usize]) -> Vec<Target> {
+    let targets = indices.iter().map(|&index| targets[index].clone());
+    targets.collect()
+}
+
 /// A command line of `ferroce perf`, without its first two words.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
@@ -148,8 +194,12 @@ pub(super) fn command_line(words: &[String]) -> Result<PerfSpec, String> {
     if perf.size.is_some() || perf.all {
         return Err("-s and -a: sizes stand in column sizes".to_owned());
     }
-    if perf.json.is_given() || !perf.sweep.is_empty() || perf.trace.is_wanted() {
-        return Err("--json, --sweep and traces do not say what is run".to_owned());
+    if perf.json.is_given()
+        || perf.shard.is_given()
+        || !perf.sweep.is_empty()
+        || perf.trace.is_wanted()
+    {
+        return Err("--json, --shard, --sweep and traces do not say what is run".to_owned());
     }
     perf.spec()
 }

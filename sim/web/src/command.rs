@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ferroce_model::preset::{Parameter, Preset, Value as ParameterValue};
-use ferroce_perf::options;
+use ferroce_perf::options::{self, quoted};
 use serde_json::{Value, json};
 
 use crate::request::Request;
@@ -87,16 +87,6 @@ fn key(change: &str) -> &str {
 fn line(words: &[String]) -> String {
     let words = words.iter().map(|word| quoted(word));
     format!("ferroce perf {}", words.collect::<Vec<_>>().join(" "))
-}
-
-/// Returns a word as a shell reads it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.,:/=@+".contains(c);
-    if word.chars().all(is_plain) && !word.is_empty() {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 #[cfg(test)]

@@ -431,7 +431,7 @@ mod tests {
             latency_us,
         };
         let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
-        crate::validate::run(&model, &ids, |_| {})
+        crate::validate::run(&model, &ids)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::basis::{Basis, Excuse, Kind};
 use super::changes::Changes;
 use super::measure;
-use super::plan::{Expected, Point};
+use super::plan::{Expected, Plan};
 use super::{experiments, target::Target};
 use crate::reference::experiment::Simulator;
 
@@ -42,6 +42,9 @@ impl Verdict {
         }
     }
 }
+
+/// The model's figures of a target's points, in order, or the reason why one cannot be run.
+pub type Figures = Result<Vec<f64>, String>;
 
 /// One figure of the model, and its expected value.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,8 +92,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Executes the plan of `target`.
-    pub fn of(simulator: &dyn Simulator, target: &Target) -> Self {
+    /// Judges `target` by the figures of [`figures`].
+    pub fn of(target: &Target, figures: &Figures) -> Self {
         let Some(plan) = experiments::plan(&target.id) else {
             let why = "no experiment is planned for it".to_owned();
             return Self {
@@ -102,7 +105,8 @@ impl Outcome {
             };
         };
         let preset = plan.points.first().map(|point| point.run.preset());
-        let points = check_all(simulator, target, plan.points);
+        let points = figures.as_ref().map_err(String::clone);
+        let points = points.and_then(|figures| check_all(target, plan, figures));
         let excuse = experiments::excuse(&target.id).copied();
         Self::new(target, preset.unwrap_or(&target.preset), points, excuse)
     }
@@ -224,16 +228,29 @@ pub fn target_text(target: &Target) -> String {
     }
 }
 
-fn check_all(
-    simulator: &dyn Simulator,
-    target: &Target,
-    points: &[Point],
-) -> Result<Vec<Checked>, String> {
-    let checked = points.iter().map(|point| {
-        let model = measure::figure(simulator, &point.run, &Changes::default())?;
+/// Returns the model's figures of a plan, with these changes of its presets.
+///
+/// # Errors
+/// The reason why a point cannot be run.
+pub fn figures(simulator: &dyn Simulator, plan: &Plan, changes: &Changes) -> Figures {
+    let points = plan.points.iter();
+    let figures = points.map(|point| measure::figure(simulator, &point.run, changes));
+    figures.collect()
+}
+
+/// Compares the figures of a target's plan with their expected values.
+///
+/// # Errors
+/// A point has no basis or no figure.
+pub fn check_all(target: &Target, plan: &Plan, figures: &[f64]) -> Result<Vec<Checked>, String> {
+    if figures.len() != plan.points.len() {
+        return Err(format!("{} figures of {}", figures.len(), target.id));
+    }
+    let points = plan.points.iter().zip(figures);
+    let checked = points.map(|(point, model)| {
         let basis = experiments::basis(&target.id, point.label);
         let basis = basis.ok_or_else(|| format!("{} has no basis", target.id))?;
-        Ok(check(target, point.label, point.expected, basis, model))
+        Ok(check(target, point.label, point.expected, basis, *model))
     });
     checked.collect()
 }
@@ -365,13 +382,15 @@ pub(super) mod tests {
             id: "V99".to_owned(),
             ..target::all().remove(0)
         };
-        Outcome::of(&constant(1.0), &target)
+        Outcome::of(&target, &Ok(Vec::new()))
     }
 
     fn outcome(id: &str, model: Constant) -> Outcome {
         let targets = target::all();
         let target = targets.iter().find(|target| target.id == id);
-        Outcome::of(&model, target.expect("a target of the file"))
+        let target = target.expect("a target of the file");
+        let plan = experiments::plan(id).expect("it is planned");
+        Outcome::of(target, &figures(&model, plan, &Changes::default()))
     }
 
     fn constant(latency_us: f64) -> Constant {

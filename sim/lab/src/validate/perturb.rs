@@ -23,10 +23,10 @@ use ferroce_model::preset::{Origin, Parameter, Preset, Value};
 
 use super::basis::Kind;
 use super::changes::{Changes, Move, moved};
-use super::measure;
-use super::outcome::{self, Checked};
+use super::outcome::{self, Checked, Figures};
 use super::plan::{Plan, Run};
-use super::{experiments, parallel, target};
+use super::target::Target;
+use super::{experiments, parallel};
 use crate::cache::Cache;
 use crate::reference::experiment::Simulator;
 
@@ -88,7 +88,7 @@ pub struct Examined {
     pub refused: Vec<String>,
 }
 
-/// Result of [`run`].
+/// Result of [`sum_up`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Perturbation {
     /// By target.
@@ -110,23 +110,32 @@ impl Perturbation {
     }
 }
 
+/// What the moves of one target have shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Figures with unchanged presets.
+    pub base: Vec<f64>,
+    /// The moves of single values that change a figure, and the changed figures, or the reason why
+    /// no run is possible.
+    pub moves: Vec<(Move, Figures)>,
+}
+
 /// One target with its results before any move.
 struct Subject {
     plan: &'static Plan,
-    target: target::Target,
+    target: Target,
     /// Its points with unchanged presets.
     base: Vec<Checked>,
     keys: Vec<String>,
 }
 
 impl Subject {
-    fn new(simulator: &dyn Simulator, target: &target::Target) -> Result<Self, String> {
-        let plan = experiments::plan(&target.id);
-        let plan = plan.ok_or_else(|| format!("{}: no experiment is planned", target.id))?;
+    fn new(target: &Target, base: &[f64]) -> Result<Self, String> {
+        let plan = plan(target)?;
         Ok(Self {
             plan,
             target: target.clone(),
-            base: measured(simulator, plan, target, &Changes::default())?,
+            base: outcome::check_all(target, plan, base)?,
             keys: keys(plan)?,
         })
     }
@@ -151,9 +160,13 @@ impl Subject {
             up,
         });
         let changes = Changes(moves.collect());
-        match measured(simulator, self.plan, &self.target, &changes) {
-            Ok(points) if self.is_same(&points) => Effect::None,
-            Ok(points) => Effect::Some(points),
+        let figures = outcome::figures(simulator, self.plan, &changes).and_then(|figures| {
+            let points = outcome::check_all(&self.target, self.plan, &figures)?;
+            Ok((figures, points))
+        });
+        match figures {
+            Ok((_, points)) if self.is_same(&points) => Effect::None,
+            Ok((figures, _)) => Effect::Some(figures),
             Err(error) => Effect::Refused(error.lines().next().unwrap_or("").to_owned()),
         }
     }
@@ -180,39 +193,40 @@ impl Subject {
 enum Effect {
     /// Its figures are the same, digit by digit.
     None,
-    /// Its points.
-    Some(Vec<Checked>),
+    /// Its figures.
+    Some(Vec<f64>),
     /// It cannot be run.
     Refused(String),
 }
 
-/// Measures the targets whose id begins with one of `only` (if empty: all except those on lossy
-/// links) with each value moved.
+/// Returns the targets whose id begins with one of `only` (if empty: all except those on lossy
+/// links).
+pub fn targets(only: &[String]) -> Vec<Target> {
+    let mut targets = super::chosen(only);
+    if only.is_empty() {
+        targets.retain(|target| !is_on_lossy_link(&target.id));
+    }
+    targets
+}
+
+/// Measures targets with each value moved.
 ///
 /// # Errors
 /// A target cannot be run with unchanged presets.
-pub fn run(
+pub fn measure(
     simulator: &dyn Simulator,
-    only: &[String],
+    targets: &[Target],
     listener: &dyn Listener,
-) -> Result<Perturbation, String> {
-    let targets = target::all();
-    let is_wanted = |target: &&target::Target| {
-        if only.is_empty() {
-            !is_on_lossy_link(&target.id)
-        } else {
-            super::is_chosen(target, only)
-        }
-    };
-    let chosen: Vec<_> = targets.iter().filter(is_wanted).collect();
+) -> Result<Vec<Record>, String> {
     let cache = Cache::new(simulator);
-    listener.begin("targets as they are", chosen.len());
-    let subjects = parallel::map(&chosen, |target| {
-        let subject = Subject::new(&cache, target);
+    listener.begin("targets as they are", targets.len());
+    let bases = parallel::map(targets, |target| {
+        let figures = outcome::figures(&cache, plan(target)?, &Changes::default());
         listener.advance();
-        subject
+        figures
     });
-    let subjects = subjects.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let bases = bases.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let subjects = subjects(targets, &bases)?;
     let mut jobs = effective(&cache, &subjects, listener);
     // Equal runs are adjacent, so that each thread finds them in the cache.
     jobs.sort_by(|a, b| (&a.1, a.2, a.0).cmp(&(&b.1, b.2, b.0)));
@@ -223,8 +237,46 @@ pub fn run(
         effect
     });
     let mut results: Vec<_> = jobs.into_iter().zip(effects).collect();
-    results.sort_by(|(a, _), (b, _)| (a.0, &a.1, a.2).cmp(&(b.0, &b.1, b.2)));
-    Ok(summed_up(&subjects, &results))
+    results.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let record = |base| Record {
+        base,
+        moves: Vec::new(),
+    };
+    let mut records: Vec<_> = bases.into_iter().map(record).collect();
+    for ((subject, key, up), effect) in results {
+        let figures = match effect {
+            Effect::None => continue,
+            Effect::Some(figures) => Ok(figures),
+            Effect::Refused(why) => Err(why),
+        };
+        records[subject].moves.push((Move { key, up }, figures));
+    }
+    Ok(records)
+}
+
+/// Sums up the records of these targets.
+///
+/// # Errors
+/// A record does not belong to its target.
+pub fn sum_up(targets: &[Target], records: &[Record]) -> Result<Perturbation, String> {
+    let bases: Vec<_> = records.iter().map(|record| record.base.clone()).collect();
+    let mut perturbation = Perturbation::default();
+    for (subject, record) in subjects(targets, &bases)?.iter().zip(records) {
+        add(&mut perturbation, subject, &record.moves)?;
+    }
+    Ok(perturbation)
+}
+
+fn subjects(targets: &[Target], bases: &[Vec<f64>]) -> Result<Vec<Subject>, String> {
+    let pairs = targets.iter().zip(bases);
+    pairs
+        .map(|(target, base)| Subject::new(target, base))
+        .collect()
+}
+
+fn plan(target: &Target) -> Result<&'static Plan, String> {
+    let plan = experiments::plan(&target.id);
+    plan.ok_or_else(|| format!("{}: no experiment is planned", target.id))
 }
 
 /// A subject, a parameter and a direction.
@@ -256,39 +308,39 @@ fn effective(cache: &Cache<'_>, subjects: &[Subject], listener: &dyn Listener) -
         .collect()
 }
 
-fn summed_up(subjects: &[Subject], results: &[(Job, Effect)]) -> Perturbation {
-    let mut perturbation = Perturbation::default();
-    for (index, subject) in subjects.iter().enumerate() {
-        let id = &subject.target.id;
-        let mut effective = BTreeSet::new();
-        let mut refused = Vec::new();
-        for ((_, key, up), effect) in results.iter().filter(|(job, _)| job.0 == index) {
-            match effect {
-                Effect::None => {}
-                Effect::Refused(why) => {
-                    let direction = if *up { "up" } else { "down" };
-                    refused.push(format!("{key} {direction}: {why}"));
-                }
-                Effect::Some(points) => {
-                    effective.insert(key);
-                    perturbation.flips.extend(flips(subject, key, *up, points));
-                }
+fn add(
+    perturbation: &mut Perturbation,
+    subject: &Subject,
+    moves: &[(Move, Figures)],
+) -> Result<(), String> {
+    let mut effective = BTreeSet::new();
+    let mut refused = Vec::new();
+    for (Move { key, up }, figures) in moves {
+        match figures {
+            Err(why) => {
+                let direction = if *up { "up" } else { "down" };
+                refused.push(format!("{key} {direction}: {why}"));
+            }
+            Ok(figures) => {
+                effective.insert(key);
+                let points = outcome::check_all(&subject.target, subject.plan, figures)?;
+                perturbation.flips.extend(flips(subject, key, *up, &points));
             }
         }
-        let mut kinds: Vec<_> = subject.base.iter().map(|point| point.basis.kind).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        perturbation.examined.push(Examined {
-            id: id.clone(),
-            kinds,
-            parameters: subject.keys.len(),
-            effective: effective.len(),
-            passing: subject.base.iter().filter(|point| point.is_within).count(),
-            points: subject.base.len(),
-            refused,
-        });
     }
-    perturbation
+    let mut kinds: Vec<_> = subject.base.iter().map(|point| point.basis.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    perturbation.examined.push(Examined {
+        id: subject.target.id.clone(),
+        kinds,
+        parameters: subject.keys.len(),
+        effective: effective.len(),
+        passing: subject.base.iter().filter(|point| point.is_within).count(),
+        points: subject.base.len(),
+        refused,
+    });
+    Ok(())
 }
 
 fn flips(subject: &Subject, key: &str, up: bool, points: &[Checked]) -> Vec<Flip> {
@@ -307,27 +359,6 @@ fn flips(subject: &Subject, key: &str, up: bool, points: &[Checked]) -> Vec<Flip
             to,
         })
         .collect()
-}
-
-fn measured(
-    simulator: &dyn Simulator,
-    plan: &Plan,
-    target: &target::Target,
-    changes: &Changes,
-) -> Result<Vec<Checked>, String> {
-    let points = plan.points.iter().map(|point| {
-        let model = measure::figure(simulator, &point.run, changes)?;
-        let basis = experiments::basis(plan.id, point.label);
-        let basis = basis.ok_or_else(|| format!("{} has no basis", plan.id))?;
-        Ok(outcome::check(
-            target,
-            point.label,
-            point.expected,
-            basis,
-            model,
-        ))
-    });
-    points.collect()
 }
 
 /// Returns the parameters that are moved for a target, each once.
@@ -438,7 +469,9 @@ mod tests {
     fn perturbed(ids: &[&str]) -> (Perturbation, Steps) {
         let steps = Steps::default();
         let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
-        (run(&Sum, &ids, &steps).expect("it can be run"), steps)
+        let targets = targets(&ids);
+        let records = measure(&Sum, &targets, &steps).expect("it can be run");
+        (sum_up(&targets, &records).expect("their own"), steps)
     }
 
     fn value(key: &str, up: bool) -> Option<Value> {

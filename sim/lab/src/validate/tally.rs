@@ -166,7 +166,7 @@ mod tests {
             latency_us,
         };
         let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
-        Tally::of(&validate::run(&model, &ids, |_| {}))
+        Tally::of(&validate::run(&model, &ids))
     }
 
     #[test]

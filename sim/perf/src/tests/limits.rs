@@ -186,7 +186,7 @@ fn latency() {
 fn nothing_limits_what_takes_no_time() {
     let row = row(&spec("functional", Operation::Write, Test::Bandwidth, 64));
     assert_eq!(row.utilisation, None);
-    assert_eq!(table::bottleneck(&[(String::new(), &row)]), None);
+    assert_eq!(table::Limit::of(String::new(), &row), None);
 }
 
 /// Goal: no part is in use for longer than the measurement.

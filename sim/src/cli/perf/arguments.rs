@@ -11,6 +11,7 @@ use ferroce_perf::{Operation, PageSize, PerfSpec, Service, Sharing, Test, Topolo
 use super::super::fabric::Fabric;
 use super::super::faults::{Faults, refuse_situations};
 use super::super::json::JsonOption;
+use super::super::shard::ShardOption;
 use super::placement::PlacementArgs;
 use super::trace::TraceArgs;
 
@@ -27,6 +28,7 @@ Examples:
   ferroce perf write_lat --preset cx5-100g -s 1K --explain
   ferroce perf write_bw --preset irdma-10g -s 64 --sweep qps=1..1024 --json qps.json
   ferroce perf write_lat --preset cx5-100g --sweep pcie.read_latency_ns=300,400,500
+  ferroce perf write_bw --preset irdma-10g -s 64 --sweep qps=1..1024 --shard 1/8 > 1.json
   ferroce perf write_bw --preset fpga-100g -s 4K --sensitivity
   ferroce perf read_bw --preset cx6-200g@xeon-6240r -s 8 --loop batch --depth 8 --threads 96
   ferroce perf read_bw --preset cx3-40g@apt-fdr -s 32 --loop window --hosts 11 --threads 8
@@ -219,6 +221,10 @@ pub struct Perf {
     /// Worlds that run at once; the default is the number of processors
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<u32>,
+
+    /// Shards.
+    #[command(flatten)]
+    pub shard: ShardOption,
 
     /// JSON.
     #[command(flatten)]

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ferroce_lab::calibrate::{self, Calibration, Machine};
+use ferroce_lab::calibrate::{self, Calibration};
 use ferroce_lab::reference::experiment::Harness;
 use ferroce_model::preset::Preset;
-use ferroce_perf::PerfRow;
 use ferroce_perf::sweep::Job;
-use ferroce_perf::utilisation::THREAD;
 
 use super::super::measured::table_of_file;
 
@@ -32,14 +30,4 @@ pub fn calibrate(jobs: &mut [Job], file: Option<&str>) -> Result<Vec<Calibration
         found.push(calibration);
     }
     Ok(found)
-}
-
-/// Returns a warning if the cost of a post is a guess, and limits one of `rows`.
-pub fn uncalibrated(preset: &Preset, rows: &[PerfRow]) -> Option<String> {
-    let is_limited = |row: &PerfRow| {
-        let utilisation = row.utilisation.as_ref();
-        utilisation.is_some_and(|it| it.limit().is_some_and(|part| part.name == THREAD))
-    };
-    let warning = calibrate::uncalibrated(preset, Machine::OfProfile)?;
-    rows.iter().any(is_limited).then_some(warning)
 }

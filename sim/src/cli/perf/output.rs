@@ -4,16 +4,13 @@ use std::io::{Write, stdout};
 use std::path::Path;
 
 use ferroce_lab::calibrate::Calibration;
-use ferroce_perf::PerfRow;
-use ferroce_perf::csv;
-use ferroce_perf::json::{self, Measured};
 use ferroce_perf::plan::Plan;
 use ferroce_perf::sweep::{Job, Listener};
-use ferroce_perf::table;
-use serde_json::json;
+use ferroce_perf::table::{self, Limit};
+use ferroce_perf::{PerfRow, csv};
+use serde_json::{Value, json};
 
-use super::calibration::uncalibrated;
-use crate::cli::fabric;
+use super::piece::{Keep, Piece, uncalibrated};
 use crate::cli::json::{JsonOption, write_file};
 use crate::cli::progress::Bar;
 
@@ -23,7 +20,8 @@ const LEAST_WIDTH: usize = 6;
 /// Prints rows as they arrive, and keeps them for JSON.
 pub struct Output<'a> {
     jobs: &'a [Job],
-    rows: Vec<PerfRow>,
+    pieces: Vec<Piece>,
+    keep: Keep,
     calibrations: Vec<Calibration>,
     json: &'a JsonOption,
     has_table: bool,
@@ -36,15 +34,33 @@ impl<'a> Output<'a> {
     /// Creates the output for `jobs`, which is not empty.
     pub fn new(jobs: &'a [Job], json: &'a JsonOption) -> Result<Self, String> {
         let has_table = json.prepare()?;
+        let keep = if json.is_given() {
+            Keep::Json
+        } else {
+            Keep::Text
+        };
         Ok(Self {
-            jobs,
-            rows: Vec::new(),
-            calibrations: Vec::new(),
             has_table,
+            ..Self::silent(jobs, json, keep)
+        })
+    }
+
+    /// Creates the output of a shard with these jobs: it prints nothing.
+    pub fn of_shard(jobs: &'a [Job], json: &'a JsonOption) -> Self {
+        Self::silent(jobs, json, Keep::Json)
+    }
+
+    fn silent(jobs: &'a [Job], json: &'a JsonOption, keep: Keep) -> Self {
+        Self {
+            jobs,
+            pieces: Vec::new(),
+            keep,
+            calibrations: Vec::new(),
+            has_table: false,
             json,
             widths: widths(jobs),
             bar: Bar::new("sizes", jobs.len()),
-        })
+        }
     }
 
     /// Prints the header.
@@ -77,9 +93,8 @@ impl<'a> Output<'a> {
     pub fn end(&self) {
         self.bar.clear();
         self.print(table::LINE);
-        let rows = self.jobs.iter().zip(&self.rows);
-        let labelled: Vec<_> = rows.map(|(job, row)| (label(job), row)).collect();
-        if let Some(line) = table::bottleneck(&labelled) {
+        let limits = self.pieces.iter().filter_map(|piece| piece.limit.clone());
+        if let Some(line) = table::bottleneck(&Vec::<Limit>::from_iter(limits)) {
             self.print(&line);
             self.print_host();
             self.print(table::LINE);
@@ -92,7 +107,7 @@ impl<'a> Output<'a> {
             self.print(&format!(" {}", calibration.text().replace('\n', "\n ")));
         }
         let first = self.jobs.first();
-        let warning = first.and_then(|job| uncalibrated(&job.spec.preset, &self.rows));
+        let warning = first.and_then(|job| uncalibrated(&job.spec.preset, &self.pieces));
         if let Some(warning) = warning {
             self.print(&format!(" {warning}"));
         }
@@ -121,21 +136,41 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Returns the rows with their specifications.
-    fn measured(&self) -> Vec<Measured<'_>> {
-        let pairs = self.jobs.iter().zip(&self.rows);
-        let rows = pairs.map(|(job, row)| Measured {
-            spec: &job.spec,
-            point: &job.point,
-            row,
-        });
-        rows.collect()
+    /// Prints and keeps a row.
+    fn add(&mut self, index: usize, piece: Piece) {
+        let point = self.jobs[index].point.iter();
+        let mut start = self.swept(point.map(|(_, value)| value.as_str()));
+        for line in &piece.lines {
+            self.print(&format!("{start}{line}"));
+            start.clear();
+        }
+        self.pieces.push(piece);
+    }
+
+    /// Prints and keeps the rows of all shards.
+    ///
+    /// # Errors
+    /// A result is not that of a row.
+    pub fn add_results(&mut self, results: &[Value]) -> Result<(), String> {
+        for (index, result) in results.iter().enumerate() {
+            let piece = Piece::of(result);
+            let piece = piece.ok_or_else(|| format!("piece {index} of the shards is no row"))?;
+            self.add(index, piece);
+        }
+        Ok(())
+    }
+
+    /// Returns the results of a shard.
+    pub fn into_results(self) -> Vec<Value> {
+        self.pieces.into_iter().map(Piece::result).collect()
     }
 
     /// Writes the JSON file, if one is requested.
-    pub fn write_json(&self, command: &str) -> Result<(), String> {
+    pub fn write_json(&mut self, command: &str) -> Result<(), String> {
+        // Rows are large: they are moved.
+        let rows = self.pieces.iter_mut().map(|piece| piece.json.take());
         self.json.write(command, || {
-            let mut result = json!({ "rows": json::rows(&self.measured()) });
+            let mut result = json!({ "rows": rows.collect::<Value>() });
             if !self.calibrations.is_empty() {
                 let all = self.calibrations.iter().map(Calibration::json);
                 result["calibrations"] = all.collect();
@@ -149,7 +184,10 @@ impl<'a> Output<'a> {
         let Some(path) = path else {
             return Ok(());
         };
-        let text = csv::text(&self.measured()).map_err(|error| error.to_string())?;
+        let point = self.jobs.first().map_or(&[][..], |job| &job.point);
+        let swept = point.iter().map(|(key, _)| key.as_str());
+        let records = self.pieces.iter().map(|piece| &piece.csv[..]);
+        let text = csv::text(swept, records).map_err(|error| error.to_string())?;
         write_file(path, &text)
     }
 }
@@ -160,28 +198,7 @@ impl Listener for Output<'_> {
     }
 
     fn row(&mut self, index: usize, row: PerfRow) {
-        let values = self.jobs[index]
-            .point
-            .iter()
-            .map(|(_, value)| value.as_str());
-        self.print(&format!("{}{}", self.swept(values), table::row(&row)));
-        if let Some(traffic) = &row.traffic {
-            self.print(&fabric::text(traffic));
-        }
-        self.rows.push(row);
-    }
-}
-
-/// Returns the label of a job's row: its swept values, or its size.
-fn label(job: &Job) -> String {
-    let values = job
-        .point
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"));
-    if job.point.is_empty() {
-        format!("{} B", job.size)
-    } else {
-        values.collect::<Vec<_>>().join(" ")
+        self.add(index, Piece::new(&self.jobs[index], &row, self.keep));
     }
 }
 

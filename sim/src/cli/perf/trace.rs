@@ -8,7 +8,8 @@ use ferroce_perf::json::{self, Measured};
 use ferroce_perf::plan::Plan;
 use ferroce_perf::setup::world_config;
 use ferroce_perf::sweep::Job;
-use ferroce_perf::{Iterations, PerfRow, PerfSpec, Test, runner, table};
+use ferroce_perf::table::{self, Limit};
+use ferroce_perf::{Iterations, PerfRow, PerfSpec, Test, runner};
 use ferroce_world::trace::Trace;
 use ferroce_world::trace::explain::Explanation;
 use ferroce_world::trace::neohost::{self, Counted};
@@ -90,7 +91,8 @@ impl TraceArgs {
             println!("{}", table::columns(plan.test));
             println!("{}", table::row(&row));
             println!("{}", table::LINE);
-            if let Some(line) = table::bottleneck(&[(String::new(), &row)]) {
+            let limits = Vec::from_iter(Limit::of(String::new(), &row));
+            if let Some(line) = table::bottleneck(&limits) {
                 println!("{line}\n{}", table::LINE);
             }
         }
