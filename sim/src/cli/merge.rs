@@ -84,20 +84,19 @@ fn with_results(mut cli: Cli, whole: Document) -> Result<Cli, String> {
 
 /// Joins the documents of all shards of a run. `unread` has files that are none, with the reason.
 fn whole(read: Vec<(String, Document)>, unread: &[String]) -> Result<Document, String> {
-    let Some((first, document)) = read.first().cloned() else {
+    let Some((first, reference)) = read.first().cloned() else {
         return Err(unread.join("\n"));
     };
-    let Document { run, shard, .. } = document;
-    if run.build != VERSION {
+    if reference.run.build != VERSION {
         return Err(format!(
             "{first} is of ferroce {}, and this is {VERSION}: run and merge all shards with one \
              version",
-            run.build
+            reference.run.build
         ));
     }
     let mut shards: BTreeMap<usize, (String, Document)> = BTreeMap::new();
     for (name, document) in read {
-        check_same(&first, (&run, shard), &name, &document)?;
+        check_same(&first, &reference, &name, &document)?;
         let (number, count) = (document.shard.number(), document.shard.count());
         match shards.get(&number) {
             Some((other, same)) if *same != document => {
@@ -109,6 +108,7 @@ fn whole(read: Vec<(String, Document)>, unread: &[String]) -> Result<Document, S
             _ => drop(shards.insert(number, (name, document))),
         }
     }
+    let Document { run, shard, .. } = reference;
     check_complete(&run, shard.count(), &shards, unread)?;
     let mut parts: Vec<_> = shards
         .into_values()
@@ -126,14 +126,14 @@ fn whole(read: Vec<(String, Document)>, unread: &[String]) -> Result<Document, S
     })
 }
 
-/// Fails if `document` is not of the run of the file `first`.
+/// Fails if `document`, of the file `name`, is not of the run of `reference`, of the file `first`.
 fn check_same(
     first: &str,
-    (run, shard): (&Run, Shard),
+    reference: &Document,
     name: &str,
     document: &Document,
 ) -> Result<(), String> {
-    let other = &document.run;
+    let (run, other) = (&reference.run, &document.run);
     if other.arguments != run.arguments {
         return Err(format!(
             "{first} and {name} are of different runs:\n  {}\n  {}",
@@ -154,10 +154,10 @@ fn check_same(
             run.line()
         ));
     }
-    if document.shard.count() != shard.count() {
+    if document.shard.count() != reference.shard.count() {
         return Err(format!(
-            "{first} is shard {shard}, and {name} is shard {}: shards of one run have the same N",
-            document.shard
+            "{first} is shard {}, and {name} is shard {}: shards of one run have the same N",
+            reference.shard, document.shard
         ));
     }
     Ok(())
