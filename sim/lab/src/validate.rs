@@ -1,8 +1,8 @@
 //! Validation of the model against the targets of `validation_targets.csv`.
 //!
 //! - [`target`]: the file. [`plan`]: how a target is measured, as data, and [`experiments`]: the
-//!   table of all plans. [`measure`]: executes them. [`outcome`]: compares target and model;
-//!   [`listing`] and [`markdown`]: as a table; [`tally`]: the number of passed targets.
+//!   table of all plans. [`measure`](mod@measure): executes them. [`outcome`]: compares target and
+//!   model; [`listing`] and [`markdown`]: as a table; [`tally`]: the number of passed targets.
 //! - [`blind`]: targets and tables from a folder that is not part of the project.
 //! - [`perturb`]: finds targets that depend on a single value; [`changes`]: moves a value.
 //! - [`basis`]: relation of a target to the model: predicted, fitted or identity.
