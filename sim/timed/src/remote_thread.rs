@@ -35,6 +35,7 @@ use super::streams::{Readable, Streams};
 
 mod cm_calls;
 mod each_other;
+mod ends;
 mod record_work;
 mod reports;
 
@@ -590,32 +591,11 @@ impl RemoteThread {
         }
         self.run(cpu)
     }
-
-    /// Ends a thread whose process has ended in its turn, or executes another program: that goes on
-    /// at the thread's time.
-    fn die(&mut self, cpu: &mut Cpu<'_>, page: &ThreadPage) -> Next {
-        let clock = page.clock_ps.load(Ordering::Relaxed).min(MAX_CLOCK_PS);
-        cpu.spend_until(Instant(clock).max(cpu.now()));
-        cpu.leave();
-        self.end(cpu)
-    }
-
-    fn end(&mut self, cpu: &Cpu<'_>) -> Next {
-        let thread = cpu.thread();
-        self.program.remove_thread(self.number);
-        let mut places = self.common.places.borrow_mut();
-        places.retain(|place| place.thread != thread);
-        drop(places);
-        if self.program.has_exited() {
-            self.common.note_end(&self.program, cpu.now());
-        }
-        Next::Done
-    }
 }
 
 impl Thread for RemoteThread {
     fn step(&mut self, cpu: &mut Cpu<'_>) -> Next {
-        if self.program.is_over() {
+        if self.is_over() {
             return self.end(cpu);
         }
         let (program, thread) = (self.program.id, cpu.thread());

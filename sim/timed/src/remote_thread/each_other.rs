@@ -110,14 +110,17 @@ impl Common {
         parent.map(|place| Arc::clone(&place.program))
     }
 
-    /// Notes that a program has ended, and lets its parent know.
-    pub fn note_end(&self, program: &Program, now: Instant) {
-        if !program.note_end() {
-            return;
+    /// Notes that a program has ended, and lets its parent know. Returns false if that was noted
+    /// before.
+    pub fn note_end(&self, program: &Program, now: Instant) -> bool {
+        let is_new = program.note_end();
+        if is_new && let Some(parent) = self.parent_of(program) {
+            self.note_end_of_child(program, &parent, now);
         }
-        let Some(parent) = self.parent_of(program) else {
-            return;
-        };
+        is_new
+    }
+
+    fn note_end_of_child(&self, program: &Program, parent: &Arc<Program>, now: Instant) {
         if program.has_left() || program.departures() > 0 {
             parent.note_departure("a child process");
         }
@@ -127,13 +130,13 @@ impl Common {
             parent.children().end(program.pid);
             // The kernel signals the parent before the parent's next turn.
             await_end(program, END_LIMIT);
-            await_signal(&parent, END_LIMIT);
+            await_signal(parent, END_LIMIT);
         }
         for address in [CHILDREN_ADDRESS, takers_of_signals(parent.pid)] {
-            self.wake_address(&parent, address, u32::MAX, u32::MAX, now);
+            self.wake_address(parent, address, u32::MAX, u32::MAX, now);
         }
-        self.notify(&parent, now, None);
-        self.interrupt(&parent, now);
+        self.notify(parent, now, None);
+        self.interrupt(parent, now);
     }
 
     /// Interrupts the wait of the first thread of a program that handles ends of children. A sleep
