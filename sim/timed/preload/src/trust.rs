@@ -72,7 +72,7 @@ pub fn report() {
             departures.first(),
         ));
     } else if is_strict && relatives::may_exist() && !joined::is_member() {
-        // MPI jobs with several ranks on a host were seen to differ by up to 30 ns.
+        // MPI jobs with several ranks on a host were seen to differ by up to 2 %.
         say(format_args!(
             "ferroce: repeatable: not proven: no process has left simulated time, but figures of \
              several processes were seen to differ a little\n"
