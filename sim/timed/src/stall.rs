@@ -11,6 +11,9 @@ const SLEEP_LIMIT: Duration = Duration::from_millis(100);
 /// The same for a thread that waits in a futex, or in an unknown call: another thread of its
 /// program, which has not been scheduled yet, may wake it.
 const FUTEX_LIMIT: Duration = Duration::from_secs(2);
+/// The same for a thread that waits for the machine: for a page of a file, or for memory. No other
+/// program has a part in that, but a busy disk may take long.
+const MACHINE_LIMIT: Duration = Duration::from_secs(10);
 /// First pause before a computing thread is probed for an endless loop; each next pause is twice as
 /// long, up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
@@ -153,11 +156,7 @@ impl Stall {
                 return Verdict::Busy;
             }
         };
-        let limit = match self.system_call().as_deref() {
-            None | Some(FUTEX) => FUTEX_LIMIT,
-            Some(_) => SLEEP_LIMIT,
-        };
-        if now - since >= limit {
+        if now - since >= limit(observation.state, self.system_call().as_deref()) {
             Verdict::Outside
         } else {
             Verdict::Busy
@@ -191,6 +190,15 @@ impl Stall {
     fn read(&self, name: &str) -> Option<String> {
         let Self { pid, tid, .. } = self;
         fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).ok()
+    }
+}
+
+/// Returns how long a thread may sleep before it is outside, by its state and its system call.
+fn limit(state: char, system_call: Option<&str>) -> Duration {
+    match (state, system_call) {
+        ('D', _) => MACHINE_LIMIT,
+        (_, None | Some(FUTEX)) => FUTEX_LIMIT,
+        (_, Some(_)) => SLEEP_LIMIT,
     }
 }
 
@@ -249,6 +257,17 @@ mod tests {
         assert_eq!(stall.check(8, 0, later), Verdict::Busy, "it has called");
         drop(end);
         thread.join().expect("sound");
+    }
+
+    /// Goal: a page fault on a busy disk is no wait for another program, even if it takes seconds.
+    #[test]
+    fn waits_for_the_machine_may_take_longer_than_sleeps() {
+        const PAGE_FAULT: &str = "-1";
+        const READ: &str = "0";
+        assert_eq!(limit('D', Some(PAGE_FAULT)), MACHINE_LIMIT);
+        assert_eq!(limit('D', Some(READ)), MACHINE_LIMIT);
+        assert_eq!(limit('S', Some(READ)), SLEEP_LIMIT);
+        assert_eq!(limit('S', Some(FUTEX)), FUTEX_LIMIT);
     }
 
     /// Goal: a clock that stands still while calls continue is reported once. Method: check every
