@@ -42,7 +42,7 @@ pub struct Sim {
     #[arg(long, value_name = "S", conflicts_with = "seeds", value_parser = seed)]
     seed: Option<u64>,
 
-    /// Run so many seeds
+    /// Run this number of seeds
     #[arg(long, value_name = "N", value_parser = count)]
     seeds: Option<u64>,
 
@@ -76,10 +76,14 @@ pub struct Sim {
     json: JsonOption,
 }
 
+/// Maximum number of seeds of a run, whose results are kept until its end.
+const SEEDS_MAX: u64 = 10_000_000;
+
 /// Parses a number of seeds.
 fn count(text: &str) -> Result<u64, String> {
-    let count = text.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| "a number of seeds is right, from 1 on, such as 1000".to_owned())
+    let count = text.parse().ok();
+    let count = count.filter(|count| (1..=SEEDS_MAX).contains(count));
+    count.ok_or_else(|| format!("a number of seeds is right, from 1 to {SEEDS_MAX}, such as 1000"))
 }
 
 /// Parses a seed.
@@ -178,7 +182,7 @@ impl Sim {
         Ok(summary.failures.is_empty())
     }
 
-    /// Runs seeds; returns nothing if they are those of a shard.
+    /// Runs the seeds. Returns `None` in a shard, which writes its results.
     fn summary(&self, count: u64, file: &str) -> Result<Option<Summary>, String> {
         let scenario = |seed| self.scenario(file, Some(seed));
         let seeds: Vec<u64> = (self.first..self.first.saturating_add(count)).collect();
