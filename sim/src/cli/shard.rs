@@ -54,15 +54,15 @@ impl Shard {
         self.count
     }
 
-    /// Returns the indices of its pieces among so many.
-    pub fn indices(self, pieces: usize) -> Vec<usize> {
-        (self.number - 1..pieces).step_by(self.count).collect()
+    /// Returns the indices of its pieces, if the run has this number of pieces.
+    pub fn indices(self, pieces: usize) -> impl Iterator<Item = usize> {
+        (self.number - 1..pieces).step_by(self.count)
     }
 
     /// Returns its pieces of `all`.
     pub fn choose<T: Clone>(self, all: &[T]) -> Vec<T> {
-        let indices = self.indices(all.len()).into_iter();
-        indices.map(|index| all[index].clone()).collect()
+        let chosen = self.indices(all.len()).map(|index| all[index].clone());
+        chosen.collect()
     }
 
     /// Writes the document with the results of its pieces to standard output.
@@ -196,7 +196,7 @@ impl ShardOption {
             Source::Merged(results) => Ok(Some(results.to_vec())),
             Source::Here => compute(&Vec::from_iter(0..work.pieces)).map(Some),
             Source::Shard(shard) => {
-                let results = compute(&shard.indices(work.pieces))?;
+                let results = compute(&Vec::from_iter(shard.indices(work.pieces)))?;
                 shard.write(work, results).map(|()| None)
             }
         }
@@ -210,9 +210,10 @@ mod tests {
     #[test]
     fn each_piece_is_in_one_shard() {
         let shard = |text: &str| text.parse::<Shard>().expect("a shard");
-        assert_eq!(shard("1/3").indices(8), [0, 3, 6]);
-        assert_eq!(shard("3/3").indices(8), [2, 5]);
-        assert_eq!(shard("3/3").indices(2), [0; 0]);
+        let indices = |text, pieces| Vec::from_iter(shard(text).indices(pieces));
+        assert_eq!(indices("1/3", 8), [0, 3, 6]);
+        assert_eq!(indices("3/3", 8), [2, 5]);
+        assert_eq!(indices("3/3", 2), [0; 0]);
         assert_eq!(shard("2/2").choose(&['a', 'b', 'c', 'd']), ['b', 'd']);
         for count in 1..9 {
             let all = (1..=count).filter_map(|number| Shard::new(number, count));

@@ -62,7 +62,7 @@ impl Document {
     /// Returns the text of the file.
     pub fn text(&self, command: &str) -> String {
         let indices = self.shard.indices(self.run.pieces);
-        let pieces = indices.iter().zip(&self.results);
+        let pieces = indices.zip(&self.results);
         let pieces = pieces.map(|(index, result)| json!({ "index": index, "result": result }));
         let result = json!({
             "build": self.run.build,
@@ -102,7 +102,8 @@ impl Document {
         let shard = Shard::new(number(&shard["number"])?, number(&shard["of"])?)?;
         let pieces = value["pieces"].as_array()?;
         let indices: Option<Vec<_>> = pieces.iter().map(|piece| number(&piece["index"])).collect();
-        (indices? == shard.indices(run.pieces)).then_some(())?;
+        // The number of pieces may be anything: as many indices as there are pieces are compared.
+        shard.indices(run.pieces).eq(indices?).then_some(())?;
         let results = pieces.iter().map(|piece| piece.get("result").cloned());
         Some(Self {
             run,
@@ -111,7 +112,7 @@ impl Document {
         })
     }
 
-    /// Returns the results if they are those of `work`.
+    /// Returns the results if they belong to `work`.
     ///
     /// # Errors
     /// They were computed from other inputs.
@@ -180,7 +181,7 @@ pub(in crate::cli) mod tests {
                 inputs: "00".to_owned(),
             },
             shard,
-            results: shard.indices(4).into_iter().map(Value::from).collect(),
+            results: shard.indices(4).map(Value::from).collect(),
         }
     }
 
@@ -206,6 +207,10 @@ pub(in crate::cli) mod tests {
                 "not a document",
             ),
             (&text.replace("\"of\":2", "\"of\":0"), "not a document"),
+            (
+                &text.replace("\"pieces\":4", &format!("\"pieces\":{}", usize::MAX)),
+                "not a document",
+            ),
         ] {
             let error = Document::parse(bad).expect_err(bad);
             assert!(error.contains(reason), "{bad}: {error}");
