@@ -61,7 +61,7 @@ impl Perf {
             .execute(jobs, all_messages, &self.json, os::note_interrupt())
     }
 
-    /// Measures all sizes, or those of a shard. An error has its exit code.
+    /// Measures all sizes, or the sizes of a shard. An error comes with its exit code.
     fn measure(&self, jobs: &[Job], calibrations: Vec<Calibration>) -> Result<(), (String, u8)> {
         let failed = |error| (error, EXIT_FAILURE);
         let work = Work {

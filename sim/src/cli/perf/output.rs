@@ -150,7 +150,7 @@ impl<'a> Output<'a> {
     /// Prints and keeps the rows of all shards.
     ///
     /// # Errors
-    /// A result is not that of a row.
+    /// A result does not describe a row.
     pub fn add_results(&mut self, results: &[Value]) -> Result<(), String> {
         for (index, result) in results.iter().enumerate() {
             let piece = Piece::of(result);

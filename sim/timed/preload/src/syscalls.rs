@@ -53,8 +53,8 @@ pub unsafe extern "C" fn syscall(
 unsafe fn simulated(number: c_long, arguments: [usize; 6]) -> Option<c_long> {
     let [a, b, c, d, ..] = arguments;
     let fd = a as c_int;
-    // SAFETY: the caller keeps the contract of the system call, which is that of the function of
-    // its name.
+    // SAFETY: the caller keeps the contract of the system call; the function of its name has the
+    // same contract.
     unsafe {
         Some(match number {
             libc::SYS_futex => {

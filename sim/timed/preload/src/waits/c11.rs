@@ -1,7 +1,7 @@
 //! Threads, mutexes and condition variables of C11 (`threads.h`).
 //!
-//! glibc implements them by those of POSIX, in objects of the same layout, but does not call them
-//! by name.
+//! glibc implements them with POSIX threads, in objects of the same layout, but does not call the
+//! POSIX functions by name.
 
 #![expect(unsafe_code, reason = "functions of libc")]
 
