@@ -18,9 +18,9 @@ const NAMED_MAX: usize = 20;
 
 /// Print what a command prints, from the documents of all its shards (--shard I/N).
 ///
-/// Prints the same bytes as the command without --shard, and ends with the same exit code. All files
-/// must be of one run: the same arguments, version and inputs. A shard that is missing is named with
-/// the command that runs it.
+/// Prints the same bytes as the command without --shard, and ends with the same exit code. All
+/// files must be of one run: the same arguments, version and inputs. A shard that is missing is
+/// named with the command that runs it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
